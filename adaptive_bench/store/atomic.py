@@ -30,6 +30,7 @@ TEMPORARY = ".tmp"  # ends the name of a file or folder that is still being writ
 _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 _START = os.urandom(4).hex()  # process numbers are reused; in a container every start may get the same one
 _WRITER = re.compile(rf"\.{_HOST}-(\d+)-([0-9a-f]{{8}})-\d+\.tmp$")
+# Characters of the final name that the temporary name repeats; most file systems allow 255 bytes for the whole.
 _LONGEST = 100  # characters of the final name that the temporary name repeats
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end the message of a system error
 _numbers = itertools.count()
@@ -65,12 +66,12 @@ def _temporary(path: Path) -> Path:
 
 def _is_abandoned(path: Path) -> bool:
     """Whether a temporary file was written by a process of this machine that has ended."""
-    if (writer := _WRITER.search(path.name)) is None:
+    if (writer := _WRITER.search(path.name)) is None:  # of another machine, whose processes cannot be asked about
         return False
     if int(writer[1]) == os.getpid():
-        return writer[2] != _START
+        return writer[2] != _START  # an earlier process that had the number of this one
     try:
-        os.kill(int(writer[1]), 0)
+        os.kill(int(writer[1]), 0)  # signal 0 is not sent: it only asks whether the process is there
     except ProcessLookupError:
         return True
     except OSError:  # the process belongs to another user, and is alive
@@ -110,6 +111,7 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
             if mode is not None:
                 os.fchmod(stream.fileno(), mode)
             stream.write(content)
+            # Before the rename: else the name might stand for an empty file after the machine has crashed.
             _to_disk(stream)
         temporary.replace(path)
     finally:
@@ -133,6 +135,7 @@ def growing(path: Path, start: str = "") -> Iterator[TextIO]:
             stream.close()
             temporary.unlink(missing_ok=True)
             raise
+    # Outside of `writable`: an error of the block is not about this file.
     with stream:
         yield stream
         with writable(path):
@@ -143,7 +146,7 @@ def remove(path: Path) -> None:
     """Remove a file, or a folder with its contents, atomically; do nothing if it does not exist."""
     with writable(path), suppress(FileNotFoundError):
         trash = _temporary(path)
-        path.rename(trash)
+        path.rename(trash)  # first, so that a kill never leaves half a folder there
         discard(trash)
 
 
@@ -173,6 +176,7 @@ def update_json(path: Path, about: Mapping[str, Any], besides: Collection[str]) 
     with suppress(OSError, ValueError):  # nothing is there, or nothing that can be read
         before = json.loads(path.read_bytes())
     kept = {name: before[name] for name in besides if name in before} if isinstance(before, dict) else {}
+    # Compared as JSON reads it back, where a tuple is a list and every key a text.
     if before != json.loads(json_text({**about, **kept})):
         write_json(path, about)
 
@@ -184,13 +188,14 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     with temporary_folder(target) as temporary:
         yield temporary
+        # Files first, then the rename, then the folder above: on disk, too, the target is complete or absent.
         for file in temporary.rglob("*"):
             if file.is_file():
                 _sync(file)
         check()
         if not target.exists():
             temporary.rename(target)
-            _sync(target.parent)
+            _sync(target.parent)  # a rename lasts once its folder is on disk
 
 
 @contextmanager
@@ -216,6 +221,7 @@ def writable(path: Path) -> Iterator[None]:
         # Libraries that write weights and tokenizers raise error types of their own, or a bare `Exception`.
         if not isinstance(error, OSError | SafetensorError) and _OF_THE_SYSTEM.search(str(error)) is None:
             raise
+        # Other libraries do not give the number of a system error; a full disk is the likeliest.
         reason, number = (error.strerror or error, error.errno) if isinstance(error, OSError) else (error, errno.ENOSPC)
         mend = {
             **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "Get permission to write there"),

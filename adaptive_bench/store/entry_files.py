@@ -92,9 +92,11 @@ def write(folder: Path, measured: Measurements) -> None:
     texts: list[_Row] = []
     documents: list[Documents] = []
     for sweep in measured.sweeps:
+        # Before `points` grows: its length is the row number of the sweep's first point.
         texts += [{"point": at, **vars(one)} for at, some in enumerate(sweep.texts, len(points)) for one in some]
         points += [_point(sweep, one) for one in sweep.points]
         documents += sweep.documents
+    # Every sweep of a method has the same curves.
     curves = {(sweep.method, name): curve for sweep in measured.sweeps for name, curve in sweep.curves.items()}
     timings = [
         {"method": method, "setting": setting, "saved_tokens": saved, "saved_time": time, "plain_ms": curve.plain_ms}
@@ -118,16 +120,18 @@ def read(folder: Path) -> Measurements:
     """
     trainings: dict[str, MeasuredTraining] = {}
     for row in _rows(folder / TRAINING):
-        trainings[row["training"]] = _training_of(row, trainings)
+        trainings[row["training"]] = _training_of(row, trainings)  # its base has an earlier row
     curves: dict[str, dict[str, list[_Row]]] = {}
     for row in _rows(folder / TIMINGS) if (folder / TIMINGS).is_file() else ():
         curves.setdefault(row["method"], {}).setdefault(row["setting"], []).append(row)
     documents, texts = _documents(folder / DOCUMENTS), dict[int, list[Text]]()
     for row in _rows(folder / TEXTS):
         texts.setdefault(row.pop("point"), []).append(Text(**row))
+    # The points of each sweep, in the order of their rows.
     grouped: dict[tuple[Any, ...], list[_Row]] = {}
     for number, row in enumerate(_rows(folder / POINTS)):
-        MethodSpec.parse(row["method"])
+        MethodSpec.parse(row["method"])  # refuses what is no spec
+        # `_table` has checked plain numbers, but not those inside lists and maps.
         shares = (*row["attention_executed"], *row["mlp_executed"])
         if not all(map(math.isfinite, (*row["levels"], *dict(row["scores"]).values(), *shares))):
             raise ValueError(f"{POINTS}: levels, scores and shares are finite numbers")
@@ -139,7 +143,7 @@ def read(folder: Path) -> Measurements:
         _sweep(rows, {name: _curve(points) for name, points in curves.get(rows[0]["method"], {}).items()})
         for rows in grouped.values()
     ]
-    if texts:
+    if texts:  # those that no point has taken
         raise ValueError(f"{TEXTS}: there is no point {min(texts)}")
     return Measurements(sweeps, list(trainings.values()))
 
@@ -229,16 +233,17 @@ def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
     frame = pandas.concat(map(pandas.DataFrame, parts))
     schema = _schema({**dict.fromkeys(frame.columns, "number?"), **_COLUMNS[DOCUMENTS]})
     table = pyarrow.Table.from_pandas(frame, schema, preserve_index=False)  # NaN becomes null
-    _write(file, table.replace_schema_metadata())
+    _write(file, table.replace_schema_metadata())  # without pandas' description of the frame
 
 
 def _documents(file: Path) -> dict[int, Documents]:
     """Read the document scores of every point, by the row number of the point."""
     table = _table(file)
+    # A missing value becomes NaN.
     columns = {name: table[name].to_numpy() for name in table.column_names}
     point = columns.pop("point")
     numbers, log_likelihood, size_bytes = (columns.pop(name) for name in ("document", "log_likelihood", "size_bytes"))
-    starts = np.flatnonzero(np.diff(point, prepend=-1))
+    starts = np.flatnonzero(np.diff(point, prepend=-1))  # first row of each point
     found: dict[int, Documents] = {}
     for first, last in zip(starts.tolist(), [*starts[1:].tolist(), len(point)], strict=True):
         here = slice(first, last)
@@ -301,6 +306,7 @@ def _table(file: Path) -> pyarrow.Table:
         for name in [one for one in columns if columns[one].endswith("?") and one not in table.column_names]:
             # The version that wrote the entry did not have this column.
             table = table.append_column(name, pyarrow.nulls(len(table), schema.field(name).type))
+        # A cast to a column that may not be null fails if a value is missing.
         strict = [one.with_nullable(columns[one.name].endswith("?")) for one in schema]
         table = table.select(list(columns)).cast(pyarrow.schema(strict))
         if infinite := [name for name in columns if not _is_finite(table[name])]:
@@ -316,4 +322,5 @@ def _table(file: Path) -> pyarrow.Table:
 def _is_finite(column: pyarrow.ChunkedArray) -> bool:
     from pyarrow import compute
 
+    # Missing values are skipped; with `min_count=0` a column that has no others counts as finite.
     return column.type != "double" or bool(compute.all(compute.is_finite(column), min_count=0).as_py())

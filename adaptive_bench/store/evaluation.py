@@ -259,22 +259,28 @@ def token_bytes(counts: Mapping[str, Any], stored: Mapping[str, Any] | None = No
     sizes = _sizes(counts)
     if not tokens or sizes is None:
         return None
+    # With hidden size H, A heads, K heads of K,V and D numbers a head: q_o = 2HAD, kv = 2HKD and pair = 2AD MACs.
     q_o, kv, pair, mlp = sizes
     hidden = q_o / pair
+    # Counts [columns, L], and MACs by bucket, summed over the layers and the head.
     work, macs = np.array(part["work"]).T, np.array(part["macs"]).sum(axis=0)
     keys = kv / hidden  # numbers that one key has in K and V together
     runs = part["runs"]
     per_state = 3 * runs.get(COSINE, 0.0) + runs.get(NORM, 0.0) + runs.get(RESCALE, 0.0)  # a cosine has two norms
     weightless = hidden * per_state
     by_name = dict(zip(BUCKETS, macs.tolist(), strict=True))
+    # What reads weights outside the branches.
     beside = by_name["core.head"] + by_name["overhead.decision"] + by_name["overhead.adapter"] - weightless
     sizes_read = {"attention": q_o + kv, "kv": kv, "mlp": mlp}
+    # Bytes of a layer's maps: [L] as stored if the model is quantized, else one number for all layers.
     layers = {
         name: np.array(_NUMBER_BYTES * size if stored is None else stored[name]) for name, size in sizes_read.items()
     }
+    # [L] bytes: of a branch that a token executes, and of the K,V maps where it skips but leaves K,V.
     read = work[Work.ATTENTION_KEPT] * layers["attention"] + work[Work.REPAIRED] * layers["kv"]
     read = read + work[Work.MLP_KEPT] * layers["mlp"]
     spent = float(read.sum()) + _NUMBER_BYTES * (float(work[Work.SEEN].sum()) * keys + beside)
+    # MACs of a pair count every query head, but heads of a group read the same K and V.
     pairs = float(work[Work.DENSE_PAIRS].sum())
     dense = _NUMBER_BYTES * (float(np.sum(part["dense_macs"])) - pairs * (pair - keys))
     return TokenBytes(spent / tokens, dense / tokens)
@@ -286,6 +292,7 @@ def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | Non
 
     layers = len(counts["decode"]["work"])  # the last row of MACs is the head's
 
+    # Both phases together: a branch may have been executed in one of them only.
     def both(name: str) -> np.ndarray:
         prefill, decode = (np.array(counts[phase][name])[:layers] for phase in ("prefill", "decode"))
         return prefill + decode

@@ -102,6 +102,7 @@ def of_run(run: Path) -> list[Removable]:
     except EnvironmentProblem:  # its records are not known; `clean` finds them
         return found
     _check_free(out, own)
+    # Records that were never this run's stay, even if no run refers to them: `clean` removes those.
     others = {*_every(_records(out))} - own
     return [*found, *_unreferenced(out, others | _referred_to(out, but=run))]
 

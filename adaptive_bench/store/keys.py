@@ -39,6 +39,7 @@ def files_fingerprint(files: Iterable[Path], home: Path | None = None) -> str:
     digest = hashlib.sha256()
     for file in sorted(files):
         name = file.relative_to(home).as_posix() if home is not None and file.is_relative_to(home) else file.name
+        # No name has a zero byte and every digest 32 bytes, so different files never give the same bytes.
         digest.update(name.encode() + b"\0" + bytes.fromhex(file_digest(file)))
     return digest.hexdigest()[:16]
 
@@ -68,13 +69,14 @@ def run_key(config: Mapping[str, Any]) -> str:
     values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
     if not values.get("shuffled"):  # runs of versions without this control keep their names
         values.pop("shuffled", None)
-    if values.get("eligible") == "auto":
+    if values.get("eligible") == "auto":  # the default, which earlier versions did not have
         values.pop("eligible")
     if isinstance(measured := values.get("evaluation"), dict):
         values["evaluation"] = {
             name: value for name, value in measured.items() if name not in USUAL or USUAL[name] != value
         }
     if isinstance(values.get("train"), dict):
+        # `parallel` says only how several processes share the memory.
         values["train"] = {name: value for name, value in values["train"].items() if name != "parallel"}
     return key_of(values)
 
@@ -99,6 +101,7 @@ def folder_digest(folder: Path) -> str:
 def file_digest(file: Path) -> str:
     """Return the sha256 of a file. The file is read again only if its size, times or inode changed since last time."""
     found = file.stat()
+    # The ctime as well, because tools that copy files restore the time of modification.
     return _digest(file, (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
 
 

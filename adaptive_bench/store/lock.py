@@ -79,6 +79,7 @@ class Watch:
     """Watches an owner's heartbeat by this process's monotonic clock, which does not depend on how clocks are set."""
 
     def __init__(self, record: Path) -> None:
+        # No file has the time -1, so the first look starts the clock.
         self._file, self._seen_ns, self._since_s = record / OWNER, -1, 0.0
 
     @property
@@ -87,7 +88,7 @@ class Watch:
         try:
             seen_ns = self._file.stat().st_mtime_ns
         except OSError:
-            seen_ns = 0
+            seen_ns = 0  # a missing owner file is silence, too
         if seen_ns != self._seen_ns:
             self._seen_ns, self._since_s = seen_ns, time.monotonic()
         return time.monotonic() - self._since_s > SILENCE_S
@@ -113,6 +114,7 @@ def is_held(record: Path, watch: Watch | None = None) -> bool:
         if (found := owner(record)) is not None and found.host != platform.node():
             return watch is None or not watch.is_silent
         with (record / LOCK).open("rb") as file:
+            # Shared, so that two processes that only look do not take each other for the owner; closing it unlocks it.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -148,10 +150,11 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
             yield
     finally:
         stop.set()
-        heartbeat.join()
+        heartbeat.join()  # before the owner file goes: a beat must not meet that of the next owner
         with suppress(OSError):  # an error of the block must not be hidden by this one; `tidy` removes what is left
             if owner(record) == me:
                 # Safe while it is locked: `filelock` tries again if the file that it has locked is gone by then.
+                # The owner file first: without the lock, it could be that of the next process already.
                 for name in (OWNER, LOCK):
                     (record / name).unlink()
         lock.release()
@@ -169,6 +172,7 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
     try:
         while True:
             with suppress(Timeout):
+                # Not forever: the owner may be silent, or an earlier start of this job, while it still holds the lock.
                 lock.acquire(_LOOK_S, _LOOK_S / 2)
             found = owner(record)
             if found is not None and found.restarts(me):
@@ -176,6 +180,7 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
                     f"A job that was started again leaves its work to the newer start, but this is start {me.restart} "
                     f"of {me.job} and start {found.restart} has worked on {str(record)!r}. You need not do anything."
                 )
+            # On this machine the system unlocks what a dead process held. For another one only the heartbeat counts.
             elsewhere = found is not None and found.host != me.host
             is_over = watch.is_silent if elsewhere else lock.is_locked
             if is_over or (found is not None and me.restarts(found)):
@@ -190,8 +195,11 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
                 told = True
             if lock.is_locked:
                 lock.release()
+                # The owner does not share locks, so `acquire` got this one at once and did not wait.
                 time.sleep(_LOOK_S)
+        # From here on the previous owner, if it was only frozen, is refused its next write.
         atomic.write_json(record / OWNER, asdict(me))
+        # Whoever wrote these is not the owner any more; `atomic` would leave those of other machines.
         for path in record.glob(f".*{atomic.TEMPORARY}"):
             atomic.discard(path)
     except BaseException:
@@ -220,5 +228,5 @@ def _check(record: Path, me: Owner) -> None:
 def _beat(record: Path, me: Owner, stop: threading.Event) -> None:
     while not stop.wait(BEAT_S):
         with suppress(OSError):
-            if owner(record) == me:
+            if owner(record) == me:  # after a takeover, do not keep the new owner alive
                 os.utime(record / OWNER)

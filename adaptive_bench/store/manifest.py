@@ -122,7 +122,7 @@ class Manifest:
     def unfinished(self, evaluations: Iterable[EvaluationEntry]) -> Iterator[str]:
         """Give a sentence for each of some evaluations that is not done."""
         for one in evaluations:
-            if not one.asked and (state := self.record_of(one).state) != "done":
+            if not one.asked and (state := self.record_of(one).state) != "done":  # `asked` is written when it is done
                 yield f"`evaluate {one.method} on {one.task}` is {state}: give the run's command again."
 
     def write(self, folder: Path) -> None:
@@ -192,7 +192,7 @@ def make_again(folder: Path) -> str:
 
 def sparing(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return which sites a training or an evaluation with this config spares: arguments of `AdaptiveModel.build`."""
-    said = content.get("eligible") or {"spared": (), "keep_first": False}
+    said = content.get("eligible") or {"spared": (), "keep_first": False}  # no entry if nothing is spared
     return {"spared": [tuple(site) for site in said["spared"]], "keep_first": bool(said["keep_first"])}
 
 

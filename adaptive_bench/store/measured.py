@@ -56,6 +56,7 @@ class MeasuredPoint:
             {phase: value for phase, value in flops.items() if value is not None},
             one.bytes_per_token,
             one.projected_shape,
+            # For `attention_executed` and `mlp_executed`; the sites are listed by layer.
             *([site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")),
         )
 

@@ -67,6 +67,7 @@ class Record:
         written: State = self._status()["state"]
         if written != "running" or lock.is_held(self.folder):
             return written
+        # A training may have been killed between storing its checkpoint and saying so.
         return "done" if self.has_result else "partial"
 
     @property
@@ -86,7 +87,8 @@ class Record:
 
     def mark_done(self) -> None:
         """Mark finished work as done, even if the last process that worked on it was killed before it could do so."""
-        lock.tidy(self.folder)
+        lock.tidy(self.folder)  # even if it is done: the kill may have come later
+        # The state as written: `state` already counts a stored checkpoint as done.
         if self._status()["state"] == "done" or lock.is_held(self.folder):
             return
         with lock.exclusive(self.folder, str(self.folder), SilentReporter()):
@@ -135,7 +137,7 @@ class DialEvaluationRecord(Record):
 
     def __init__(self, folder: Path, own: Collection[float] | None = None) -> None:
         super().__init__(folder)
-        self._own = None if own is None else {f"{saving:g}" for saving in own}
+        self._own = None if own is None else {f"{saving:g}" for saving in own}  # as the keys in the record
 
     @property
     def max_saved_tokens(self) -> float | None:
@@ -211,10 +213,11 @@ class DialEvaluationRecord(Record):
         content = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts).encode("utf-8")
         with atomic.writable(path), path.open("ab") as stream:
             atomic.check()
+            # Cuts off what a killed process appended; in append mode the write below then begins there.
             stream.truncate(start)
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())
+            os.fsync(stream.fileno())  # before the point is listed
         about = {"wall_s": wall_s, "documents": [start, start + len(content)], **evaluation.to_json()}
         self.write("points", {**known, f"{saving:g}": about})
 
@@ -226,6 +229,7 @@ class DialEvaluationRecord(Record):
         try:
             size_bytes = (self.folder / DOCUMENTS).stat().st_size
         except FileNotFoundError:
+            # The file was lost or not copied: its points are measured again.
             size_bytes = 0
         return {text: values for text, values in points.items() if values["documents"][1] <= size_bytes}
 

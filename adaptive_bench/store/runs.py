@@ -74,10 +74,11 @@ def find_run(text: str | Path, out: Path = DEFAULT_OUT) -> Path:
     path = Path(text).expanduser()
     if path.is_dir():
         return path
+    # A name alone is looked for in `out`; `<folder>/<name>` in that folder, which may be `runs` itself.
     home, name = out if path.name == str(path) else path.parent, path.name
     known = _begun(one for place in (home, home / "runs") if place.is_dir() for one in place.iterdir())
     exact = [folder for folder in known if folder.name == name]
-    if name == LAST and known and not exact:
+    if name == LAST and known and not exact:  # unless a run has that name
         return known[0]
     found = exact or [folder for folder in known if _is_called(folder.name, name)]
     if len(found) == 1:
@@ -191,6 +192,7 @@ def _with_file(above: Path, *names: str) -> list[Path]:
         if Path(place).name == "runs":  # a run that was moved to another disk
             links = (Path(place, one) for one in below if Path(place, one).is_symlink())
             found += (link for link in links if any((link / name).is_file() for name in names))
+        # In place, because `os.walk` goes on with what is left in this list.
         below[:] = [one for one in below if not (one == "records" and "runs" in below)]
     return sorted(found)
 
@@ -317,6 +319,7 @@ def load_results(*folders: Path | str, out: Path | str = "runs") -> DataFrame:
     """
     import pandas  # imported here, because it is by far the slowest import
 
+    # Level 3 is the caller: `warn` is called by `tidy_rows`, and that from here.
     return pandas.DataFrame(tidy_rows(*folders, out=out, tell=partial(warnings.warn, stacklevel=3)))
 
 
@@ -359,6 +362,7 @@ def why_empty(folder: Path) -> str:
 def alike(rows: Rows) -> list[dict[str, Any]]:
     """Return the rows with the keys of all of them, in the same order; `None` if a row lacks the key."""
     names = dict.fromkeys(name for row in rows for name in row)
+    # `names` comes first, so that every row has its order.
     return [{**names, **row} for row in rows]
 
 

@@ -21,7 +21,7 @@ from adaptive_bench.store.records import check_schema
 
 FOLDER = "time"
 BATCHES = (1, 8, 32)  # rows of a batch: one user, a few, and a server
-_SAME = 1e-6
+_SAME = 1e-6  # shares of saved tokens that are closer count as equal
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def find_curves(
     records = [read(path) for path in sorted((out / FOLDER).glob("*.json"))]
     ours = [one for one in records if one is not None and one["model_fingerprint"] == fingerprint and fits(one)]
     curves: dict[str, dict[str, TimeCurve]] = {}
-    for record in sorted(ours, key=lambda record: str(record["date"])):
+    for record in sorted(ours, key=lambda record: str(record["date"])):  # a newer one replaces an older one
         curves.setdefault(label(record["setting"]), {})[record["method"]] = _curve(record)
     return dict(sorted(curves.items()))
 
@@ -115,7 +115,7 @@ def _curve(record: Mapping[str, Any]) -> TimeCurve:
     per_s = record.get("plain", {}).get("tokens_per_s")
     return TimeCurve.of(
         ((float(point["saved"]["tokens"]), float(point["saved_time"]["total"])) for point in record["points"]),
-        1000 / float(per_s) if per_s else None,
+        1000 / float(per_s) if per_s else None,  # ms per token
     )
 
 
