@@ -28,6 +28,7 @@ def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | No
     found = [
         f"the {registry.one_of(group)} {name!r} of {registry.origin(group, name)}"
         for group, names in groups
+        # A task may be named with an argument after a colon.
         for name in sorted({one.partition(":")[0] for one in names} & set(registry.names(group)))
         if registry.is_foreign(group, name)
     ]
@@ -87,6 +88,7 @@ def caught(
     except Exception as error:  # noqa: BLE001 - one broken method must not cost the results of the others
         found = explained(error, named_plugins([method], tasks))
         trace = "".join(traceback.format_exception(error))
+        # `log` is asked only now: the record is marked as failed while the error leaves the block.
         failures.append(Failure(label, message_of(found), found.kind, log(), trace))
 
 
@@ -168,5 +170,5 @@ def run_job(job: Job, reporter: Reporter) -> list[Failure]:
         with caught(failures, str(job), job.method, job.tasks):
             failures += job.do(reporter)
     finally:
-        reporter.emit(JobFinished(str(job.folder)))
+        reporter.emit(JobFinished(str(job.folder)))  # also if it failed or was stopped, so that the bar moves on
     return failures

@@ -67,6 +67,7 @@ class OverallProgress(Reporter):
         match event:
             case UnitDone() if event in self._units:
                 self._move(*self._units[event])
+            # Whatever is left of the estimate counts as done, whether the job was fast or failed.
             case JobFinished(job) if job in self.left_s:
                 self._move(job, math.inf)
 
@@ -85,7 +86,7 @@ def _one_after_the_other(groups: Sequence[JobGroup[JobT]], reporter: Reporter, l
             failures += found
             for failure in found:
                 reporter.line(f"Failed: {failure}")
-            if found and job is group.first:
+            if found and job is group.first:  # the others build on it
                 break
     return failures
 
@@ -145,6 +146,7 @@ class Worker:
                 said = self.pipe.recv()
             except OSError as error:
                 raise EOFError from error
+            # The result is the only thing that is no event, and the last that a job sends.
             if not isinstance(said, Event):
                 return list(said)
             if isinstance(said, TaskStarted):
@@ -170,6 +172,7 @@ class Worker:
         self.process.join(_GRACE_S + LOOK_S)
         self.process.kill()
         self.process.join()
+        # The process can no longer end the tasks that it began, and a display would show them for good.
         for task in self._open:
             self.watch.emit(TaskFinished(task))
         return self.process.exitcode
@@ -185,7 +188,7 @@ class Worker:
             self.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        other.close()
+        other.close()  # this copy would keep the pipe open after the process has ended
 
 
 class Schedule(Generic[JobT]):
@@ -200,7 +203,7 @@ class Schedule(Generic[JobT]):
         self.waiting, self.reporter, self.free = list(groups), reporter, list(workers)
         self.ready: deque[tuple[JobGroup[JobT], JobT]] = deque()
         self.busy: dict[Worker, tuple[JobGroup[JobT], JobT]] = {}
-        self.given_again: set[int] = set()
+        self.given_again: set[int] = set()  # by `id`, since a job holds a dict and so has no hash
 
     def run(self) -> list[Failure]:
         """Do all jobs, and return what could not be done."""
@@ -212,6 +215,7 @@ class Schedule(Generic[JobT]):
                 worker.give(job, self.limits, self.reporter)
                 self.busy[worker] = group, job
             stopping.check()
+            # Until a process says something or ends, at the latest until it is time to look at limits.
             wait([one for worker in self.busy for one in (worker.pipe, worker.process.sentinel)], LOOK_S)
             for worker, (group, job) in list(self.busy.items()):
                 found = self._outcome(worker, group, job)
@@ -245,7 +249,7 @@ class Schedule(Generic[JobT]):
                 self.given_again.add(id(job))
                 self.reporter.line(f"{job}: its process ended{how}; another one continues it.")
                 self.ready.appendleft((group, job))
-                return []
+                return []  # nothing failed yet, and the worker is free to go on with it
             self.reporter.emit(JobFinished(str(job.folder)))  # the dead process could not send this event
             if watch.timed_out:
                 return watch.failures()

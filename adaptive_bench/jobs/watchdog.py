@@ -54,6 +54,7 @@ class Watch(Reporter):
     ) -> None:
         self.job, self.limits, self.reporter, self.process, self._now_s = job, limits, reporter, process, now_s
         self._moved_s = now_s()
+        # Loading libraries and plugins does not count, but a process that never gets further must end as well.
         self._begun_s = self._moved_s if process is None else self._moved_s + _START_S
         self._silence_s = limits.silence_s
         self._asked_s: float | None = None
@@ -99,6 +100,7 @@ class Watch(Reporter):
             "it continues from what was kept."
         )
         log = self.job.mark_failed(error, self.reporter)
+        # None is left if it was ended right after its last result was written.
         first, *others = self.job.unfinished or (str(self.job),)
         late = f"it was not begun: {error}"
         return [Failure(first, str(error), error.kind, log), *(Failure(name, late, error.kind) for name in others)]

@@ -80,6 +80,7 @@ def work(pipe: Connection, threads: int, plugins: list[Path], workers: int) -> N
     reporter = RemoteReporter(pipe)
     sys.stdout = sys.stderr = StdoutForwarder(reporter)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # an exception, so that the job can save its state
+    # A thread reads the pipe, so that its end is noticed while a job computes.
     jobs: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_receive, args=(pipe, jobs), daemon=True).start()
     torch.set_num_threads(threads)
@@ -97,12 +98,12 @@ def _receive(pipe: Connection, jobs: SimpleQueue[bytes | None]) -> None:
     with suppress(EOFError, OSError):
         while True:
             jobs.put(pipe.recv_bytes())
-    jobs.put(None)
+    jobs.put(None)  # ends a worker that waits for a job
     stopping.request()
     time.sleep(GRACE_S / 2)
     os.kill(os.getpid(), signal.SIGTERM)  # if the job has not stopped by then, it is interrupted
     time.sleep(GRACE_S / 2)
-    os._exit(1)
+    os._exit(1)  # if the main thread never returned to Python, where signals are handled
 
 
 class _WithoutMain(SpawnProcess):

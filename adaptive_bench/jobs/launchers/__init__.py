@@ -82,6 +82,7 @@ class LaunchRequest:
         """
         start = [python, "-m"]
         if processes > 1:
+            # torchrun has an option `-m` of its own for the module that it starts.
             start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
         plugins = [part for path in registry.plugin_files() for part in ("--plugin", str(path))]
         words = [*start, "adaptive_bench", "run", "--config", str(self.folder.resolve() / "config.yaml"), *plugins]

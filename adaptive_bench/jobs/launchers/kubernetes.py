@@ -39,6 +39,7 @@ def job_prefix(run: str, place: str) -> str:
         run: The run's name.
         place: The run's folder, which tells runs with equal names apart.
     """
+    # `ab-`, 36, `-`, 8, `-` and the server's 5 are 54 of the 63 characters of a label; 9 are left for `-<index>`.
     readable = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:_READABLE].strip("-")
     return "-".join([*filter(None, ("ab", readable, hashlib.sha256(place.encode()).hexdigest()[:8])), ""])
 
@@ -148,6 +149,7 @@ def launch(request: LaunchRequest) -> LaunchResult:
 def manifest(request: LaunchRequest, resources: PodResources, names: Sequence[str]) -> dict[str, Any]:
     """Return the Indexed Job, whose index i does the cell `names[i]`."""
     command = request.command("--jobs", "1", "--cell", processes=resources.processes, python=resources.python)
+    # `$HOSTNAME` is `<job>-<index>`, the same in each try of an index. With `exec` the signal to stop reaches Python.
     script = f"""cells=({" ".join(names)})
 export {JOB_VARIABLE}="kubernetes {as_label_value(request.folder.name)} $HOSTNAME"
 exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
@@ -164,7 +166,7 @@ exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
         "completions": len(names),
         "parallelism": min(len(names), resources.at_once),
         "backoffLimitPerIndex": resources.retries,
-        "maxFailedIndexes": len(names),
+        "maxFailedIndexes": len(names),  # a cell that fails does not end the others
     }
     return job
 
@@ -209,7 +211,7 @@ def _job(request: LaunchRequest, resources: PodResources, what: str, pod: Mappin
         "kind": "Job",
         "metadata": about,
         "spec": {
-            "podReplacementPolicy": "Failed",
+            "podReplacementPolicy": "Failed",  # not while the old pod still saves its state
             "podFailurePolicy": {"rules": ignored},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },

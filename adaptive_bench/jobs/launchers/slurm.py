@@ -26,7 +26,7 @@ from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
 from adaptive_bench.store.lock import JOB_VARIABLE, RESTART_VARIABLE
 
-_ANSWER_S = 60
+_ANSWER_S = 60  # for an answer of one of Slurm's commands
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
 
 
@@ -72,11 +72,13 @@ def launch(request: LaunchRequest) -> LaunchResult:
         if not under_way:
             return LaunchResult()
         said = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted"
+        # A table job that waits for all of them is queued already.
         if any(set(busy) <= after for after in tables):
             return LaunchResult(submitted=f"{said}.")
         table = _submit_table(request, resources, home, list(busy))
         return LaunchResult(submitted=f"{said} but job {table}, which writes the table.")
     arrays, before = list(busy), list[str]()
+    # They come by rising depth. What builds on others waits for the stage before and for all arrays already queued.
     for depth, pending in groupby(left, key=attrgetter("depth")):
         stage, after = [job.name for job in pending], [*busy, *before] if depth else []
         before = []
@@ -183,6 +185,7 @@ def _submit(home: Path, name: str, script: str, after: Sequence[str], cells: Seq
         cells: Cells that the elements of an array do, in order; none for the job that writes the table.
     """
     atomic.write_text(home / f"{name}.sh", script)
+    # Before `sbatch`, so that the cells of every queued job are known.
     atomic.write_json(home / f"{name}.json", {"cells": list(cells), "after": list(after)})
     options = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     return _call("sbatch", "--parsable", *options, str(home / f"{name}.sh")).strip().partition(";")[0]
@@ -194,9 +197,10 @@ def _queued(home: Path) -> tuple[dict[str, list[str]], list[set[str]]]:
     """
     arrays: dict[str, list[str]] = {}
     tables = []
+    # Job number, index in the array (no number for a job that is no array), and job name.
     for line in _call("squeue", "--noheader", "--array", "--me", "--format=%F %K %j").splitlines():
         job, index, name = [*line.split(maxsplit=2), "", "", ""][:3]
-        if not name or not (file := home / f"{name}.json").is_file():
+        if not name or not (file := home / f"{name}.json").is_file():  # another job of this user
             continue
         about = json.loads(file.read_text(encoding="utf-8"))
         if index.isdigit():
