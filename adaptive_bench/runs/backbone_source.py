@@ -76,6 +76,7 @@ class BackboneSource:
         from transformers import AutoModelForCausalLM
 
         options: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
+        # Only safetensors: pickled weights run code when they are read.
         options |= {} if self.forms is not None else {"use_safetensors": True}
         options |= {} if device == "cpu" else {"device_map": device}
         # Mismatched shapes are accepted here because `check_loaded` refuses them with the tensor's name.
@@ -181,7 +182,7 @@ def _registered(name: str) -> Path:
 @lru_cache(maxsize=4)  # safe because the fingerprint is an argument: changed files make another entry
 def _from_gguf(name: str, file: Path, fingerprint: str) -> BackboneSource:
     values, forms = read_header(file)
-    return BackboneSource(name, str(file), None, fingerprint, 4 * values, forms)
+    return BackboneSource(name, str(file), None, fingerprint, 4 * values, forms)  # 4 bytes of fp32 each
 
 
 @lru_cache(maxsize=4)

@@ -60,7 +60,7 @@ class Calibrated:
         self._texts: dict[str, list[EncodedExample]] = {}
         self._calibrated_on: str | None = None
         self._dials: dict[float, list[dict[str, Any]]] = {}
-        self._batch_size = self.config.evaluation.batch_size
+        self._batch_size = self.config.evaluation.batch_size  # gets smaller where memory runs out, and stays so
 
     @cached_property
     def device(self) -> torch.device:
@@ -98,6 +98,7 @@ class Calibrated:
         """
         recipe = self.config.evaluation
         about = {"text": recipe.calibration_text, "per": recipe.calibration}
+        # A text's last token is only a label and never fed.
         size = {"examples": len(self._text), "tokens": sum(len(example.token_ids) - 1 for example in self._text)}
         dials = {saving: self._dials[saving] for saving in savings if saving in self._dials}
         earlier = [] if before is None else [entry for entry in before["dials"] if entry["saving"] not in dials]
@@ -125,12 +126,13 @@ class Calibrated:
         """The saving measured on some held-out text when the dial is set for `saving`, by axis."""
         self.calibrate([saving], reporter)
         size = sum(len(one.token_ids) for one in self._text)
+        # Every n-th example, with n rounded up, so that all tasks of the text stay.
         some = self._text[:: -(-size // _PROBED_TOKENS)]
         self.model.dial = self.model.method.checked_dial(saving)
         self.model.reset_ledger()
         with torch.no_grad():
             for batch in calibration_batches(some, padding_id(self.tokenizer), self._batch_size, self.device):
-                self.model(**batch, logits_to_keep=1, phase="decode")
+                self.model(**batch, logits_to_keep=1, phase="decode")  # only its decisions count
         saved: dict[str, float | None] = self.model.compute_report()["saved"]
         self.model.reset_ledger()
         return saved
@@ -161,6 +163,7 @@ class Calibrated:
         gives the same dial value.
         """
         self.calibrate([end], reporter)
+        # Rounded down to the six decimals of savings in records: rounded up it could not be reached.
         return min([end, *(math.floor(1e6 * dial["realised"]) / 1e6 for dial in self._dials.get(end, []))])
 
     def collect_decisions(self, reporter: Reporter) -> DecisionBank:
@@ -217,6 +220,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     end, eligible = model.method.max_saving, described(model.method.skippable_sites)
     eligible += ", but no first token" if model.method.keep_first else ""
+    # A control is measured where its method was, so it needs neither an end nor a comparison.
     if trained.has_text and not sweep.variant:
         end = trained.reached(end, reporter)
         compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # the savings that probing starts at
@@ -229,7 +233,7 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         if (known := record.probe(saving)) is not None:
             return known
         record.add_probe(saving, trained.probe(saving, reporter) if trained.has_text else None)
-        return probe(saving)
+        return probe(saving)  # from the record, like a sweep that is resumed
 
     def measure(saving: float) -> Evaluation:
         if (known := record.point(saving)) is not None:
@@ -242,11 +246,13 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         model.dial = model.method.checked_dial(saving)
         trained.store(saving)
         start_s = time.perf_counter()
+        # What this process has calibrated, for processes that share the evaluation and have not.
         thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
         fitted = None if model.method.fitted is None else model.method.fitted.state()
         bank = trained.collect_decisions(reporter) if sweep.variant == "shuffled" else None
         with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, fitted, bank):
             evaluation, samples = _evaluate_at(sweep, trained, bank, reporter)
+        # The task's files may have been edited since the plan was made; such a point is not recorded.
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
         record.add_point(saving, evaluation, samples, wall_s=time.perf_counter() - start_s)
         reporter.emit(PointMeasured(str(sweep.folder)))

@@ -86,6 +86,7 @@ def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
     traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
 
     def taken_s(smaller: RunConfig) -> float:
+        # A folder without records: what is chosen must not depend on what happens to be done already.
         anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
         return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
 
@@ -101,11 +102,13 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
         return {"changed": changes, "text": ""}
     train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
     small = config
+    # First shorter answers, if that saves time; by a forecast of their own, as each prices answers of one length.
     if limit.answer_tokens and not measured.get("max_new_tokens"):
         shorter = _changed(config, {"evaluation": {"max_new_tokens": limit.answer_tokens}})
         if (time_of_shorter := _forecast(shorter))(shorter) < before_s:
             small, time_of = shorter, time_of_shorter
             changes["evaluation"] = {"max_new_tokens": limit.answer_tokens}
+    # Then training and evaluation by the same share.
     share = min(1.0, limit.seconds / time_of(small))
     if not {"batch_size", "steps"} <= train.keys():
         changes["train"] = _fewer(config, train, share, limit)
@@ -114,6 +117,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
             fewer = max(min(limit.documents, before), int(before * share))
             changes["evaluation"] = changes.get("evaluation", {}) | {name: fewer}
     small = _changed(config, changes)
+    # Last, if the least numbers still take too long, drop tasks and then methods, from the end of their lists.
     while limit.drops and time_of(small) > limit.seconds:
         if "tasks" not in given and len(small.tasks) > _LEAST_TASKS:
             changes["tasks"] = small.tasks[:-1]
@@ -142,7 +146,7 @@ def _fewer(config: RunConfig, named: Mapping[str, Any], share: float, limit: Lim
     if "steps" not in named:
         left = share * train.batch_size * train.steps / batch
         steps = max(min(limit.steps, train.steps), min(train.steps, int(left)))
-    warmup = round(train.warmup_steps * steps / train.steps)
+    warmup = round(train.warmup_steps * steps / train.steps)  # the same share of the training
     return {"batch_size": batch, "steps": steps} | ({} if "warmup_steps" in named else {"warmup_steps": warmup})
 
 

@@ -105,7 +105,7 @@ class Prices:
 
         Texts longer than the context are read in windows.
         """
-        pairs = tokens * min(tokens, self.context) / 2
+        pairs = tokens * min(tokens, self.context) / 2  # a token sees those before it: half of the square
         return _FLOPS_PER_MAC * (self._linear * tokens + self._pair * pairs + self._head * answers)
 
     def trainee(self, spec: MethodSpec, recipe: TrainRecipe) -> AdaptiveModel:
@@ -130,6 +130,7 @@ class Prices:
 
     def training(self, tokens: float, recipe: TrainRecipe) -> float:
         """FLOPs of a forward and a backward pass of the dense model over one sequence."""
+        # A backward pass costs two forward: gradients of states, and of weights, of which adapters have few.
         passes = (3 if recipe.lora is None else 2) + recipe.gradient_checkpointing
         return passes * self.forward(tokens, tokens)
 
@@ -162,6 +163,7 @@ class Workload:
         about = (spec, shape, self.tokens, self.labels, recipe.lora, recipe.gradient_checkpointing)
         if about not in _training_flops:
             short = min(round(self.tokens), _LONGEST_DRY)
+            # The same share of the tokens is predicted; the first one never is.
             labels = max(1, min(short - 1, round(short * self.labels / self.tokens)))
             step = self.prices.step(spec, recipe, short, labels)
             dense = self.prices.training(self.tokens, recipe)
@@ -212,12 +214,14 @@ class Workload:
         config = self.config
         harness, numbers = asked_documents(find_task(name), config)
         wanted = len(numbers)
+        # Evenly from all of them; each once if there are fewer.
         chosen = sorted({numbers[wanted * place // _LOOKED_AT] for place in range(_LOOKED_AT)})
         ask_only(harness, chosen)
         with quiet():
             harness.build_all_requests()
         contexts: dict[tuple[int, str], tuple[float, float]] = {}  # several answers to one context share one pass
         for request in harness.instances:
+            # A text that is scored as a whole has no context.
             context, answer = ("", request.args[0]) if len(request.args) == 1 else request.args
             writes = request.request_type == "generate_until"
             if writes and config.is_quick:
@@ -230,6 +234,7 @@ class Workload:
         for (_, context), (read, written) in contexts.items():
             tokens = self._count(context) + read
             reading += self.prices.forward(tokens, read)
+            # Written tokens see all before them, so their price is that of the longer text minus that of what was read.
             writing += self.prices.forward(tokens + written, read + written) - self.prices.forward(tokens, read)
         return Asked(wanted, reading * wanted / len(chosen), writing * wanted / len(chosen))
 
@@ -258,6 +263,7 @@ def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, b
     length = min(_TOKENS, prices.context)
     reading = (flops := prices.forward(length, length)) / seconds(model, (1, length), bf16=False)
     training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # a backward pass costs two forward
+    # One token of every row at once: the rate of writing counts the rows together.
     return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))
 
 

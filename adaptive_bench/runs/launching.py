@@ -124,6 +124,7 @@ class EvaluationJob(Job):
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
+        # Sweeps are measured in order, so it was at the first that is not finished.
         sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
         return _mark_failed(sweep.record, sweep.content, self.label, error, reporter)
 
@@ -163,6 +164,7 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
     groups: list[RunJobGroup] = []
     untrained = {training.folder for training in plan.untrained}
     mine = {training.folder: training for training in shard.of(plan)}
+    # What this shard's own trainings start from and another shard has.
     bases = {base.folder for folder in mine.keys() & untrained for base in mine[folder].chain[1:]} - mine.keys()
     left: defaultdict[Path, dict[MethodSpec, list[DialEvaluation]]] = defaultdict(dict)
     for sweep in plan.sweeps:
@@ -191,6 +193,7 @@ def limits_of(config: RunConfig) -> Limits:
             "--cell-timeout ends the process of a job, but torchrun's processes do all of them together. Leave it out "
             "and let the scheduler's own time limit end the command."
         )
+    # From minutes; `stall_warning` 0 means never.
     return Limits(config.cell_timeout and 60 * config.cell_timeout, 60 * config.stall_warning or None)
 
 
@@ -286,6 +289,7 @@ def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:
     """The trainings of a shard with work left; each comes after the training that it starts from."""
     evaluated = {sweep.training.folder for sweep in plan.sweeps if sweep.points_left()}
     left = [one for one in shard.of(plan) if not one.finished or one.folder in evaluated]
+    # Sorting keeps the plan's order among equal depths.
     return sorted((PendingJob(one.folder.name, _depth(one)) for one in left), key=lambda job: job.depth)
 
 
@@ -302,6 +306,7 @@ def wait_for_others(
     After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
     charge may try it again.
     """
+    # Kept from look to look: a watch counts an owner's silence from when it was made.
     watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False
     while missing := unfinished_work(plan, run):
@@ -314,6 +319,7 @@ def wait_for_others(
         if not told:
             reporter.line(f"Waiting for {len(missing)} pieces of work of other processes, such as {missing[0].work}")
             told = True
+        # In short steps, so that a request to stop is heard soon.
         end_s = now_s() + min(_LOOK_S, quiet_s)
         while now_s() < end_s:
             stopping.check()

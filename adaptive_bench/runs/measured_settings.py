@@ -56,9 +56,10 @@ def kept(file: Path, choose: Callable[[], dict[str, Any]], known_as: str | None 
     name = known_as or file.absolute()
     if (found := _known.get(name) or _read(file)) is None:
         chosen = choose()
+        # Asked again, since another process may have chosen in the meantime.
         if (found := _read(file)) is None:
             found = chosen
-            with suppress(EnvironmentProblem):
+            with suppress(EnvironmentProblem):  # a plan can be made of a folder that cannot be written
                 atomic.write_json(file, chosen)
     _known[name] = found
     return found
@@ -75,7 +76,7 @@ def few_layers(shape: PretrainedConfig, layers: int, words: int) -> PreTrainedMo
     """A model of this width with at most `layers` layers and `words` vocabulary entries; its tensors have no values."""
     few = deepcopy(shape)
     few.num_hidden_layers, few.vocab_size = min(shape.num_hidden_layers, layers), min(shape.vocab_size, words)
-    few.pad_token_id = None
+    few.pad_token_id = None  # it may lie outside of the smaller vocabulary
     if getattr(few, "layer_types", None):
         few.layer_types = few.layer_types[: few.num_hidden_layers]
     with torch.device("meta"):
@@ -86,6 +87,7 @@ def few_layers(shape: PretrainedConfig, layers: int, words: int) -> PreTrainedMo
 @torch.no_grad()
 def with_values(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:
     """The same model on a device, with every number set to 0.01."""
+    # Not what the memory happened to hold: arithmetic on subnormal numbers is slow.
     model = model.to_empty(device=device).eval()
     for tensor in [*model.parameters(), *model.buffers()]:
         tensor.fill_(0.01)
@@ -147,7 +149,7 @@ def chosen(config: RunConfig) -> Chosen:
 
 def _measured_precision(source: BackboneSource, device: torch.device) -> Chosen:
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        return Chosen("fp32", 0.0)
+        return Chosen("fp32", 0.0)  # bf16 would only be emulated
     model = with_values(few_layers(empty_model(source).config, _TIMED_LAYERS, _TIMED_WORDS), device)
     length = min(_TIMED_TOKENS, model.config.max_position_embeddings)
     fp32, bf16 = (seconds(model, (_TIMED_SEQUENCES, length), bf16=each, backward=True) for each in (False, True))
@@ -211,7 +213,7 @@ def _measured_sites(config: RunConfig, source: BackboneSource, text: list[Exampl
             encoded.append(example)
             tokens += len(example.token_ids)
     batches = calibration_batches(encoded, padding_id(tokenizer), len(encoded), model.device)
-    with reporter.task("measure sites", total=2 * model.config.num_hidden_layers) as task:
+    with reporter.task("measure sites", total=2 * model.config.num_hidden_layers) as task:  # two branches a layer
         found = site_costs(model, batches, task=task)
     reporter.line(f"eligible: {found.described()}")
     return found

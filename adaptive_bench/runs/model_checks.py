@@ -195,7 +195,7 @@ def check_methods(config: RunConfig, facts: ModelFacts, findings: Findings) -> d
 def examine(spec: MethodSpec, facts: ModelFacts) -> Trait | None:
     """What can be learned of a method without values."""
     method = _put_on(facts, spec)
-    _put_on(facts, training_spec(spec))
+    _put_on(facts, training_spec(spec))  # for its errors: it may be another method
     if method is None:
         return None
     calibrates = method.thresholds is not None or method.fitted is not None or method.solves_dial

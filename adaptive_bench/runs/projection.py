@@ -97,11 +97,12 @@ class Projection:
             runs = dict(counts[phase]["runs"])
             head = runs.pop("head", 0.0) * self.backbone.head_macs
             ledger.book(phase, ledger.num_layers, "core.head", head)
-            ledger.book_dense_head(phase, head)
+            ledger.book_dense_head(phase, head)  # the dense model needs as many logits
             deciding = runs.pop("probe", 0.0) * self.backbone.head_macs
             deciding += runs.pop(COSINE, 0.0) * cosine_macs(hidden_size)
             deciding += runs.pop(NORM, 0.0) * hidden_size
             rescaled = runs.pop(RESCALE, 0.0) * hidden_size
+            # Booked on layer 0, as only sums over layers are read.
             ledger.book(phase, 0, "overhead.adapter", self._depth * rescaled)
             own = sum(tokens * self._map_macs[name] for name, tokens in runs.items())
             ledger.book(phase, 0, "overhead.decision", deciding + self._depth * own)

@@ -71,12 +71,14 @@ def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> No
     free = free_on(find_device(work.config.device))
     weights = VALUE_BYTES * sum(each.numel() for each in empty.parameters())
     backbone = Backbone(empty)
+    # As if there were logits at every layer, which some methods train with.
     at_most = rough_footprint(backbone, backbone.num_layers).of(1, longest, longest)
     # 5 times the weights are enough for weights, gradients and two moments, with room for a method's own parameters.
     if free is None or 5 * weights + at_most < free / jobs:
         return
     for spec in trained:
         labels = round(longest * work.labels / work.tokens)
+        # Not known of a plugin's method, or of one that reads values.
         if (step := work.prices.step(spec, recipe, longest, labels, watched=True)) is None:
             continue
         needed = weights + trained_bytes(work.prices.trainee(spec, recipe)) + step.peak_bytes
@@ -169,12 +171,14 @@ def preflight(
                 check_overlap(config, findings)
     needed = 0
     if whole is not None:
+        # A training that starts from another one stores the whole model, even if the recipe has adapters.
         trained = [bool(training.steps and not training.base) for training in whole.untrained]
         needed = disk_bytes(config.train, facts.empty, trained)
         with findings.checking():
             _check_disk(config.out, needed)
     findings.raise_errors()
     assert whole is not None and tokenizer is not None
+    # The most there may be: the forecast needs a number, and only then tells how few are enough for short work.
     most = jobs or useful_processes(config)
     work = Workload(config, facts.empty, tokenizer, most)
     if config.train.steps:

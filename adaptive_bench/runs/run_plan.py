@@ -93,11 +93,11 @@ def plan(
     specs = [MethodSpec.parse(text) for text in config.methods]
     trained = [training_spec(spec) for spec in specs]
     tasks = [find_task(name) for name in config.tasks]
-    find_shape(config.project_onto)
+    find_shape(config.project_onto)  # refuses an unknown name now, not after the work
     backbone = find_backbone(config.model)
     levels = levels_of(config)
     for text in config.train.method_learning_rates:
-        config_of(MethodSpec.parse(text))
+        config_of(MethodSpec.parse(text))  # refuses a rate for an unknown method
     questions = {
         task: config.evaluation.in_key(writes=task.kind == "generative")
         | {
@@ -108,11 +108,13 @@ def plan(
         for task in tasks
     }
     sites, sites_left = measured_sites(config, backbone, reporter, measures=measures)
+    # The first two change no result. Rate and target are in each training's own part of the key.
     not_in_key = {"checkpoint_every", "parallel", "method_learning_rates", "target"}
     recipe = config.train.model_dump(mode="json", exclude=not_in_key)
     trainings: dict[Path, TrainingRun] = {}
     sweeps: list[DialEvaluation] = []
     for number, seed in enumerate(config.seeds):
+        # Every seed draws its own text, but what is said about it is the same for all.
         text = examples_fingerprint(draw_training(config, seed, reporter if not number else SilentReporter()))
         # Without steps nothing is trained towards a target.
         pricing = examples_fingerprint(draw_flop_calibration_text(config, seed)) if config.train.steps else ""
@@ -130,6 +132,7 @@ def plan(
         }
         for spec, as_trained in zip(specs, trained, strict=True):
             eligible = key_entry(sites, spec, config)
+            # Specs that train alike get the same training here, and each its own evaluations of it.
             found = _trainings(config, as_trained, shared | eligible, levels, pricing, trainings)
             for training, at in found:
                 about = {
@@ -159,6 +162,7 @@ def _sweeps(
     """
     sweeps = []
     for task, of_test in contents.items():
+        # The argument of a task may be a path, and the name becomes that of a folder.
         name = task.name.replace("/", "_")
         for split in splits:
             content = {**of_test, **({} if split == "test" else {"split": split})}
@@ -202,7 +206,9 @@ def _trainings(
         pricing: Digest of the text on which targets are turned into schedules.
     """
     method_type = method_class(spec)
+    # What a method cannot do is not in its key, so that it is trained once for runs with and without it.
     shared = shared if method_type.spares else {name: value for name, value in shared.items() if name != "eligible"}
+    # How long other methods train does not matter to one that never does.
     recipe = shared["recipe"] if method_type.trains else shared["recipe"] | {"steps": 0}
     content = dict(shared) | {
         "recipe": recipe,
@@ -213,6 +219,7 @@ def _trainings(
     start = starting_spec(spec)
     base = None
     if start is not None:
+        # Exactly one, since no method that another starts from takes a target.
         ((base, _),) = _trainings(config, start, shared, levels, pricing, known)
         content["base"] = base.folder.name
     aims = bool(recipe["steps"]) and takes_target(spec)
@@ -326,7 +333,7 @@ def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = N
     trainings: dict[str, TrainingRun] = {}
     for one in manifest.trainings:
         content = Record(records / one.record).read("config") or {}
-        base = None if one.base is None else trainings.get(one.base)
+        base = None if one.base is None else trainings.get(one.base)  # listed before
         spec, folder = MethodSpec.parse(one.method), records / one.record
         trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
     sweeps: dict[tuple[str, ...], DialEvaluation] = {}  # each control after the sweep of its method

@@ -98,6 +98,7 @@ def recipe_text(config: RunConfig) -> str:
     settings |= {"chat_template": "yes"} if config.chat_template else {}
     settings |= measuring.model_dump(mode="json", include={"calibration_examples", "calibration", "calibration_text"})
     said = {name: value for name in USUAL if (value := getattr(measuring, name)) != USUAL[name]}
+    # Texts of any length become a digest.
     digests = {name: key_of(said[name])[:8] for name in ("stop_strings", "system_prompt") if name in said}
     settings |= said | digests
     return ", ".join(f"{name} {_plain(value)}" for name, value in settings.items() if value is not None)
@@ -235,6 +236,7 @@ def outcome_of(whole: Plan) -> Outcome:
             for sweep in sweeps:
                 found, unprojected = with_projections(sweep)
                 warnings += [*unprojected, *_overlong_warnings(sweep, found)]
+                # Before rows are made: methods that answered different documents must not be compared.
                 for evaluation in found.values():
                     _check_same_documents(sweep, evaluation, seen)
                 measured.append(sweep_of(sweep, found, [sweep.record.samples(asked) for asked in found]))
@@ -254,6 +256,7 @@ def outcome_of(whole: Plan) -> Outcome:
         )
     warnings += without_control(config) if rows else []
     warnings += [*version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
+    # In the order of the plan, whatever the order of the rows.
     ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
     return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
 
@@ -351,6 +354,7 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
     for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
         with suppress(EnvironmentProblem):  # a record of another run that cannot be read
             if (config := Record(folder).read("config") or {}).get("backbone") in backbones:
+                # Without what differs between seeds and levels of one setting.
                 same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
                 found.setdefault(method_name(config["method"]), set()).add(canonical(same))
     return found

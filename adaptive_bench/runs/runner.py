@@ -92,11 +92,13 @@ def run(
         work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
     with ExitStack() as stack:
+        # After an error as well: the other processes wait for jobs until they are told that there are none.
         stack.callback(world.shutdown)
+        # What plugins and libraries print becomes lines of the reporter, which may be drawing progress.
         stack.enter_context(redirect_stdout(StdoutForwarder(reporter)))
         with atomic.writable(config.out):
             config.out.mkdir(parents=True, exist_ok=True)
-        jobs = jobs if world.is_single else 1
+        jobs = jobs if world.is_single else 1  # torchrun's processes do each job together
         if table_only:
             # A run's manifest, if there is one, needs neither model nor data.
             listed = manifest.read(folder) if wait_s is None else None
@@ -105,6 +107,7 @@ def run(
             known = preflight(config, reporter, jobs, timed=shard.is_whole)
         for note in known.notes:
             reporter.line(f"Note: {note}")
+        # Without `facts` all work was on disk and nothing was checked.
         notes = known.notes if known.facts is not None else _notes_before(folder)
         write_beginning(folder, config, computes=not table_only)
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
@@ -119,6 +122,7 @@ def run(
             elsewhere = f"{len(left)} pieces of work are left to other shares of the run, among them {left[0].work}."
         if elsewhere:
             return RunOutcome([], folder, notes, failures, elsewhere)
+        # Records of a finished run may have been removed since: its table then says more than a new one would.
         if not failures or not _holds_finished_table(folder):
             rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
             return RunOutcome(rows, folder, warnings, failures)
@@ -194,6 +198,7 @@ def write_table(
         "warnings": warnings,
         "failures": [str(failure) for failure in failures],
     }
+    # A run counts as ended when it has `run.json`, so the files that hold its results are written before.
     atomic.update_text(folder / "table.json", atomic.json_text(plain))
     manifest_of(whole).write(folder)
     atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))

@@ -143,7 +143,7 @@ def _check_length(
             )
         elif request.request_type == "loglikelihood":
             tokens = count("".join(request.args))
-            is_long = is_cut = tokens > context + 1
+            is_long = is_cut = tokens > context + 1  # the last token is only a label
             is_impossible = count(request.args[1]) > context
             loss = f"lose their beginning: the model's context has {context} tokens. {mend} to keep them whole."
         else:

@@ -145,6 +145,7 @@ class _Bench:
                 f"Prompt and new tokens must fit the context of {model.backbone.context_length} tokens, got "
                 f"{request.prompt} + {request.new}. Lower --prompt or --new."
             )
+        # A trained model has measured this before its training.
         if self._sweep(spec) is None:
             model.prepare_training(self._calibration(model))
         calibration: list[dict[str, Any]] = []
@@ -208,6 +209,7 @@ class _Bench:
         length = self.request.prompt + self.request.new
         rows = max(1, _CALIBRATION_TOKENS // length)
         ids = _random(rows, length, model.backbone.vocab_size, seed=1).to(self.device)
+        # [rows, prompt + new]: the new tokens count as written, as they are when time is taken.
         later = (torch.arange(length, device=self.device) >= self.request.prompt).expand_as(ids)
         return [{"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": later}]
 

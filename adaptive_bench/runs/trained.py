@@ -34,7 +34,7 @@ _LONGEST_PART = 24  # characters of one part of a run's name
 def config_of(folder: Path) -> RunConfig:
     """The configuration of a run, with the output folder that the run lies in now, if its records are there."""
     check_run(folder)
-    config_in(folder)
+    config_in(folder)  # for its error, which says how to get a damaged file back
     config = load_config(folder / BEGUN, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config
@@ -53,6 +53,7 @@ def run_name(config: RunConfig) -> str:
     """
     specs = [MethodSpec.parse(text) for text in config.methods]
     names = list(dict.fromkeys(spec.name for spec in sorted(specs, key=lambda spec: not takes_target(spec))))
+    # A single further method is named: `1more` would say less.
     more = [f"{len(names) - _METHODS}more"] if len(names) > _METHODS + 1 else names[_METHODS:]
     seeds = f"seed{config.seeds[0]}" if len(config.seeds) == 1 else f"{len(config.seeds)}seeds"
     key = run_key(config.model_dump(mode="json"))

@@ -34,6 +34,7 @@ class Goal(NamedTuple):
 
 def auto_level(layers: int) -> float:
     """The share of a model's layers, a whole number of them, that is nearest to 15 %; the smaller one of a tie."""
+    # In whole numbers: ceil((15 L - 50) / 100), which is 0.15 L rounded to the nearest one and halves down.
     return max(1, -((50 - _PERCENT * layers) // 100)) / layers
 
 
@@ -63,6 +64,7 @@ def rate_of(spec: MethodSpec, rates: Mapping[str, float]) -> float | None:
         rates: Rates by method spec or name.
     """
     given = {MethodSpec.parse(text): rate for text, rate in rates.items()}
+    # A rate by name alone is none of these, because it holds for every spec of the method.
     of_specs = {training_spec(one): rate for one, rate in given.items() if str(one) != one.name}
     return of_specs.get(spec, of_specs.get(MethodSpec(spec.name, spec.params), rates.get(spec.name)))
 

@@ -184,6 +184,7 @@ def _definition(task: Task) -> dict[str, Any]:
     name = task.name.partition(":")[0]
     is_registered = name in registry.names("tasks")
     if is_registered and not registry.is_foreign_task(name):
+        # Python code of ours is in the version.
         files = [file for file in task.other_files if file.suffix != ".py"]
         return {"version": FLOORS["tasks"], "files": files_fingerprint(files)}
     if is_registered:

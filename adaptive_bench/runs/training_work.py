@@ -94,12 +94,12 @@ def recorded(work: TrainingRun | DialEvaluation, config: RunConfig, reporter: Re
     record.write("env", _environments(record, find_device(config.device)) | used | commit())
     try:
         yield RecordedReporter(reporter, record, f"seed {seed}")
-    except Superseded:
+    except Superseded:  # the record is another process's by now
         raise
     except Exception as error:
         record.fail(error)
         raise
-    except BaseException:
+    except BaseException:  # stopped by the user or a scheduler: the same command continues
         record.move("partial")
         raise
     record.move("done")
@@ -112,6 +112,7 @@ def _environments(record: Record, device: torch.device) -> dict[str, Any]:
     if known is None or not goes_on:
         return about
     earlier = [{name: one.get(name) for name in FACTS} for one in (*known.get("before", ()), known, about)]
+    # Each once, in the order in which they worked, without those equal to this process.
     before = [one for place, one in enumerate(earlier) if one != earlier[-1] and one not in earlier[:place]]
     return about | ({"before": before} if before else {})
 
@@ -135,6 +136,7 @@ def set_target(
     text = text[:: -(-sum(len(one.token_ids) for one in text) // _PRICING_TOKENS)]  # evenly, so that all tasks stay
     saving, axis = training.target, training.content["target"]["axis"]
 
+    # Begun anew with smaller batches if memory runs out.
     def at(batch_size: int) -> Target:
         batches = calibration_batches(text, padding_id(tokenizer), batch_size, model.backbone_model.device)
         return price(model, batches, saving, axis)
@@ -153,12 +155,13 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
     if training.base is not None and not training.base.finished:
         raise EnvironmentProblem(f"it starts from `{training.base}`, which failed.")
     with exclusive(training.folder, str(training), reporter):
-        if training.finished:
+        if training.finished:  # by the process that was waited for
             return
         with recorded(training, config, reporter) as said:
             model, tokenizer = build_model(training, config), backbone_of(training, config).load_tokenizer()
             if training.target is not None:
                 set_target(model, training, config, tokenizer, said)
+            # Other processes build the model themselves, but have not priced the target nor measured on its text.
             with processes.world().broadcast_job(
                 "train", training, config, model.method.target_of_all, _prepared(model)
             ):
@@ -194,5 +197,5 @@ def train_as_worker(training: TrainingRun, config: RunConfig, target: float, pre
     """Take part in a training that the main process has begun."""
     model = build_model(training, config)
     model.method.target = target
-    model.method.load_state_dict(prepared, strict=False)
+    model.method.load_state_dict(prepared, strict=False)  # buffers alone
     _fit(model, training, config, backbone_of(training, config).load_tokenizer(), SilentReporter())

@@ -148,9 +148,11 @@ class DialEvaluation:
             return measured[saving].point(self.metric)
 
         def probed(saving: float) -> float | None:
+            # What a dial claims is the share it was asked for.
             if self.config.match_on == "claimed":
                 return saving
             saved = probe(saving)
+            # Probes know neither bytes nor projections; net FLOPs are near enough for where to begin.
             return saved.get(self.config.match_on, saved.get("net"))
 
         matched = saving_name(self.config.match_on, self.config.match_phase)
@@ -176,6 +178,7 @@ class DialEvaluation:
             return saved
 
         try:
+            # The same search with results from disk asks for the same points, up to the first that is missing.
             return self.walk(read, probed, end)
         except _NotMeasured:
             return None
@@ -183,6 +186,7 @@ class DialEvaluation:
     @property
     def is_complete(self) -> bool:
         """Whether nothing is left to measure; read from disk until that is so, then remembered."""
+        # A `cached_property` would remember that it is not complete, too.
         if "_complete" not in self.__dict__ and self.finished() is not None:
             self.__dict__["_complete"] = True
         return "_complete" in self.__dict__
@@ -231,6 +235,7 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
         return why is None
 
     curves = timings.find_curves(config.out, model, fits)
+    # A timing that does not fit is not missed where another one of the same setting does.
     missed = {(method, why) for (setting, method), why in left_out.items() if method not in curves.get(setting, ())}
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
@@ -242,14 +247,17 @@ def _timing_mismatch(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]
     """What a timing has different from the sweeps of its method: `code`, `weights` or `versions`; `None` if it fits."""
     code, measured = record.get("code"), sweeps[0].content.get("code")
     if code is not None and measured is not None:
+        # Both are by `code_behind`: only the floor of the work itself differs.
         wanted = {name: value for name, value in measured.items() if name != "evaluation"}
         if code != wanted | {"timing": FLOORS["timing"]}:
             return "code"
+    # `checkpoint <name of the record>, seed 1`, or `untrained`, which fits every training.
     kind, _, name = str(record.get("weights", "")).partition(" ")
     if kind == "checkpoint" and name.partition(",")[0] not in {sweep.training.folder.name for sweep in sweeps}:
         return "weights"
     if (versions := record.get("versions")) is not None:
         known = [about for sweep in sweeps if (about := sweep.record.read("env")) is not None]
+        # Nothing is measured yet; it will be with what is installed now.
         known = known or [{"python": python_version()} | {name: version(name) for name in ("torch", "transformers")}]
         if not any(all(versions.get(name) == about.get(name) for name in _VERSIONS) for about in known):
             return "versions"
