@@ -1,4 +1,4 @@
-"""Sweeps a method's dial on tasks; points that are already on disk are not measured again."""
+"""Measures trained methods on tasks over the range of their dials; points on disk are not measured again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and folders that are either complete or absent, whatever happens while they are written.
+"""Writes files and folders that are either complete or absent, whatever happens while they are written.
 
 Each is first written beside its place, under a temporary name that identifies the writing process, so that leftovers of
 a killed process can be recognised: `.<name>.<host>-<process>-<start>-<number>.tmp`. A failed write raises an
