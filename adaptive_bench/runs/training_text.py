@@ -187,13 +187,12 @@ def _definition(task: Task) -> dict[str, Any]:
         # Python code of ours is in the version.
         files = [file for file in task.other_files if file.suffix != ".py"]
         return {"version": FLOORS["tasks"], "files": files_fingerprint(files)}
-    if is_registered:
-        files = [*files_of(task.folder), *task.other_files]
-    else:  # a task of lm-eval keeps no data beside its YAML files
+    if not is_registered:  # a task of lm-eval keeps no data beside its YAML files
         files = [file for pattern in ("*.yaml", "*.py") for file in task.folder.glob(pattern)] + [*task.other_files]
-    registered = registry.file_of("tasks", name) if is_registered else None
-    code = {file for file in [registered, *files] if is_registered and file is not None and file.suffix == ".py"}
-    named = files_named(task.folder) - {file.resolve() for file in files} if is_registered else set()
+        return {"files": files_fingerprint(files, task.folder), "source": []}
+    files = [*files_of(task.folder), *task.other_files]
+    code = {file for file in [registry.file_of("tasks", name), *files] if file is not None and file.suffix == ".py"}
+    named = files_named(task.folder) - {file.resolve() for file in files}
     return {
         "files": files_fingerprint(files, task.folder),
         "source": [plugin_digest(code)] if code else [],
