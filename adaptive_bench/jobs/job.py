@@ -14,6 +14,8 @@ from adaptive_bench import processes, registry, stopping
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, explained, message_of
 from adaptive_bench.progress import JobFinished, Reporter, UnitDone
 
+NOT_FINISHED = "Not finished"  # kind of a failure that is no error: nobody has tried, or somebody is still at it
+
 
 def needs_own_process(method: str) -> bool:
     """Whether a method's work needs processes of its own: the method comes from a plugin and can be loaded there."""
@@ -59,7 +61,7 @@ class Failure:
     @property
     def was_tried(self) -> bool:
         """Whether the work was begun and failed; otherwise it is still to be done."""
-        return self.kind != "Not finished"
+        return self.kind != NOT_FINISHED
 
     @property
     def cause(self) -> str:

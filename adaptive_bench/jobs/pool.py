@@ -268,6 +268,6 @@ class Schedule(Generic[JobT]):
 
 def _how(code: int | None) -> str:
     """Return in words how a process ended, as far as is known."""
-    if code is None or code < 0:
-        return "" if code is None else f" by the signal {signal.Signals(-code).name}"
-    return f" with the exit code {code}"
+    if code is None:
+        return ""
+    return f" by the signal {signal.Signals(-code).name}" if code < 0 else f" with the exit code {code}"

@@ -24,7 +24,7 @@ from adaptive_bench.errors import (
     ToBeContinued,
     UsageError,
 )
-from adaptive_bench.jobs.job import Failure, Job, JobGroup, caught, needs_own_process
+from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, JobGroup, caught, needs_own_process
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
 from adaptive_bench.jobs.pool import run_groups
 from adaptive_bench.jobs.watchdog import Limits
@@ -228,7 +228,7 @@ def _why(work: str, record: Record, run: Path) -> Failure:
         return Failure(work, record.reason, "Failed before", record.folder / "log.txt")
     about = {"planned": "it was not begun", "running": f"{lock.owner(record.folder)} is running it"}
     reason = about.get(state, "its process has ended before it was done")
-    return Failure(work, f"{reason}. `{retry_command(run)}` does it.", "Not finished")
+    return Failure(work, f"{reason}. `{retry_command(run)}` does it.", NOT_FINISHED)
 
 
 def settle(plan: Plan) -> None:

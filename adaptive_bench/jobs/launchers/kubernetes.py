@@ -194,13 +194,12 @@ def _job(request: LaunchRequest, resources: PodResources, what: str, pod: Mappin
         **resources.labels,
     }
     run = request.folder.name if what == "cell" else f"{what}-{request.folder.name}"
-    about: dict[str, Any] = {
+    about = {
         "generateName": job_prefix(run, str(request.folder.resolve())),
         "labels": labels,
         "annotations": {"adaptive-bench/run": str(request.folder.resolve())},
+        **({} if resources.namespace is None else {"namespace": resources.namespace}),
     }
-    if resources.namespace is not None:
-        about["namespace"] = resources.namespace
     # A pod that was asked to stop, or whose machine went away, does not count as failed.
     ignored = [
         {"action": "Ignore", "onExitCodes": {"containerName": what, "operator": "In", "values": [STOPPED]}},
