@@ -41,7 +41,7 @@ _TIMED_SEQUENCES, _TIMED_TOKENS, _TIMED_LAYERS, _TIMED_WORDS = 4, 256, 1, 2048
 _WORTH = 1.2  # least speedup for which bf16 is chosen
 _SITES_VERSION = 1  # raised when the measurement of sites changes
 _SITE_TOKENS, _SITE_LENGTH = 256, 64  # tokens of the text, at most a few more, and of one example
-_OF_PAPERS = ("paper_", "nano")  # beginnings of the names of presets for which `auto` spares no site
+_UNSPARED_PRESETS = ("paper_", "nano")  # beginnings of the names of presets for which `auto` spares no site
 _known: dict[Path | str, dict[str, Any]] = {}  # what `kept` gave, as a run is planned more than once
 
 
@@ -162,7 +162,7 @@ def spares(spec: MethodSpec, config: RunConfig) -> bool:
         return False
     if config.eligible == "measured":
         return True
-    of_paper = (config.preset or "").startswith(_OF_PAPERS) or config.model in registry.names("models")
+    of_paper = (config.preset or "").startswith(_UNSPARED_PRESETS) or config.model in registry.names("models")
     return not of_paper and spec.semantics != "paper"
 
 

@@ -145,9 +145,8 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
     meant = config.for_models
     if meant is not None and not meant.fit(config.model, facts.family, facts.parameters):
         raise UsageError(
-            f"The recipe of {config.preset or 'this config'} (rate {train.learning_rate:g}, length "
-            f"{train.max_length}) is "
-            f"for {meant}, got the model {facts}. Leave --config out for the recipe of a model of this size, name a "
+            f"The recipe of {config.preset or 'this config'} (rate {train.learning_rate:g}, length {train.max_length}) "
+            f"is for {meant}, got the model {facts}. Leave --config out for the recipe of a model of this size, name a "
             f"preset of `list configs` or a file of your own, or say --any-model to use it all the same."
         )
     if train.warmup_steps >= train.steps:

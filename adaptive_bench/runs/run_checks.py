@@ -58,9 +58,8 @@ def preset_by_size(model: str) -> str:
     if len(found) != 1:
         what = f"the presets {', '.join(found)} all are" if found else "no preset is"
         raise UsageError(
-            f"Without --config a model gets a recipe by its size, but {what} for {facts}. Name one of `list "
-            f"configs`, or "
-            "a file of your own, with --config (and --any-model if it is meant for others)."
+            f"Without --config a model gets a recipe by its size, but {what} for {facts}. Name one of `list configs`, "
+            f"or a file of your own, with --config (and --any-model if it is meant for others)."
         )
     return found[0]
 
@@ -215,8 +214,7 @@ def _check_disk(out: Path, needed: int) -> None:
     if free < needed:
         raise EnvironmentProblem(
             f"The trainings of this run need up to {size(needed, 'G')}B of disk space, but {str(folder)!r} has "
-            f"{size(free, 'G')}B. "
-            "Free some space or choose another folder with --out."
+            f"{size(free, 'G')}B. Free some space or choose another folder with --out."
         )
 
 

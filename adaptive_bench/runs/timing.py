@@ -119,7 +119,7 @@ class _Bench:
             "new": request.new,
         }
         versions = hardware.environment(self.device)
-        spared = {} if sweep is None else {k: v for k, v in sweep.content.items() if k == "eligible"}
+        spared = {"eligible": sweep.content["eligible"]} if sweep is not None and "eligible" in sweep.content else {}
         return {
             "schema": SCHEMA,
             "method": str(spec),

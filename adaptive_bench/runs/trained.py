@@ -103,8 +103,8 @@ def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -
     if form != "none" and not stored and model.needs_calibration:
         raise UsageError(
             f"Models are taken as they were trained, but this run evaluated with --quantize {form}, and its "
-            f"calibration of {model.spec} fits no other weights. Give the same run without --quantize "
-            "first: its trainings are found again."
+            f"calibration of {model.spec} fits no other weights. Give the same run without --quantize first: its "
+            f"trainings are found again."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
@@ -34,8 +35,8 @@ class Goal(NamedTuple):
 
 def auto_level(layers: int) -> float:
     """The share of a model's layers, a whole number of them, that is nearest to 15 %; the smaller one of a tie."""
-    # In whole numbers: ceil((15 L - 50) / 100), which is 0.15 L rounded to the nearest one and halves down.
-    return max(1, -((50 - _PERCENT * layers) // 100)) / layers
+    nearest = math.ceil(_PERCENT * layers / 100 - 0.5)  # rounds halves down, unlike `round`
+    return max(1, nearest) / layers
 
 
 def levels_of(config: RunConfig) -> tuple[float, ...]:
