@@ -65,7 +65,7 @@ def check(
     """
     if as_json and json_file is None:
         json_file = output.STDOUT
-    if plugin:
+    if plugin:  # plugins may register the names that are checked next
         load_libraries(plugin)
     for spec in (spec for text in methods or () for spec in parse_specs(text)):
         registry.check_name("methods", spec.name)  # before the libraries load, which takes seconds
@@ -89,6 +89,7 @@ def check(
     if json_file is not None:
         output.write_text(json_file, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if capabilities is not None:
+        # A check of all methods replaces the file, so that specs that no longer exist leave it.
         write_matrix(capabilities, report.matrix, whole=everything)
     _print(report, err=output.is_stdout(json_file) or output.is_stdout(capabilities))
     raise typer.Exit(1 if report.failures else 0)
@@ -98,7 +99,7 @@ def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
     """The specs to check: a bare name stands for all specs of the method, any other text for the specs it names."""
     from adaptive_bench.testing.suite import method_specs
 
-    if everything == bool(methods):
+    if everything == bool(methods):  # both or neither
         raise UsageError(
             f"check takes methods or --all, got {' '.join(methods) or 'neither'}{' and --all' * everything}. "
             "Try `adaptive-bench check gateskip`."
@@ -160,6 +161,7 @@ def _check_name(name: str) -> None:
         raise UsageError(
             f"The method {name!r} exists already ({registry.origin('methods', name)}). Choose another name."
         )
+    # The package's pyproject.toml puts its folder on Python's path, where `import json`, say, would find the method.
     if importlib.util.find_spec(name) is not None:
         raise UsageError(
             f"The method's file would hide the installed Python module {name!r}. Choose another name, "
@@ -180,6 +182,7 @@ def write_package(name: str, folder: Path) -> None:
     templates = files("adaptive_bench.cli") / "templates" / "new_method"
     with atomic.new_folder(folder) as temporary:
         for source, target in _TEMPLATES.items():
+            # Templates with `$name`, since `str.format` would read the braces of Python and TOML.
             text = Template((templates / source).read_text(encoding="utf-8")).substitute(words)
             (temporary / target.format(name=name)).write_text(text, encoding="utf-8")
 
@@ -202,6 +205,7 @@ def doctor(
 
 
 def _findings(data_dir: Path | None, out: Path) -> Iterator[_Finding]:
+    # A generator, so that each line is printed when it is found: torch takes seconds to import, and so may the hub.
     yield "python", None, f"{platform.python_version()} on {platform.platform()}"
     for name in ("adaptive-bench", *_PACKAGES):
         try:
@@ -253,8 +257,10 @@ def _data(data_dir: Path | None) -> _Finding:
 
 
 def _writable(out: Path) -> _Finding:
+    # A run could not make the folder at such a link, even though the folder around it can be written.
     if out.is_symlink() and not out.exists():
         return "output", False, f"{out} is a link that leads to no folder: correct it, or --out"
+    # A run makes the folders that are missing, so the nearest one that exists decides.
     existing = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
 
 PANELS = ("What is compared", "How", "Where")  # headings of the help, in order
-_SET = "set_keys"
+_SET = "set_keys"  # parameter behind `--set`
 # Shell completions, by key.
 _COMPLETED = {
     "methods": names_of("methods"),
@@ -57,10 +57,11 @@ class Overrides:
         flags = dict(self.flags)
         for leaf in _leaves(".".join(path), value):
             for other, by in self.flags.items():
+                # A value for `train` and one for `train.steps` exclude each other. The dots keep `train.step` out.
                 if f"{leaf}.".startswith(f"{other}.") or f"{other}.".startswith(f"{leaf}."):
                     raise UsageError(f"A key of the config is given once, got it by {by} and {flag}. Leave one out.")
             flags[leaf] = flag
-        for part in reversed(path):
+        for part in reversed(path):  # nests the value, from the innermost key outwards
             value = {part: value}
         return replace(self, values=merged(self.values, value), flags=flags)
 
@@ -100,6 +101,7 @@ class ConfigCommand(Command):
 
         fields = {path: field for path, field in keys().items() if path in self.keys or not self.keys}
         panels = {path: _extra(field)["panel"] for path, field in fields.items() if "panel" in _extra(field)}
+        # A stable sort: within a panel the order is that of `RunConfig`.
         return {path: fields[path] for path in sorted(panels, key=lambda path: PANELS.index(panels[path]))}
 
     @cached_property
@@ -114,6 +116,7 @@ class ConfigCommand(Command):
             rich_help_panel="How" if with_panels else None,
         )
         parameters.append(keyword(_SET, Annotated[list[str] | None, every]))
+        # Typer keeps the order of the parameters.
         return dict(zip((*self._fields, _SET), options_of(parameters), strict=True))
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -124,10 +127,11 @@ class ConfigCommand(Command):
 
     def invoke(self, ctx: Any) -> Any:
         """See click."""
+        # Taken out of the parameters, because the command's own function does not have them.
         given = {key: ctx.params.pop(option.name) for key, option in self._options.items()}
         assignments, overrides = given.pop(_SET) or (), Overrides()
         for path, value in given.items():
-            if value is not None:
+            if value is not None:  # else not given: no option has a default of its own
                 overrides = overrides.with_value(path.split("."), value, self._options[path].opts[0])
         for text in assignments:
             overrides = overrides.with_assignment(text)
@@ -145,6 +149,7 @@ class ConfigCommand(Command):
                 value = value[part]
             if value not in (None, []):
                 text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+                # Typer shows a text as it is. The option's own default stays `None`, which means "not given".
                 self._options[path].show_default = text
         super().format_help(ctx, formatter)
 
@@ -175,7 +180,7 @@ def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Paramet
 def _parts(annotation: Any) -> Iterator[Any]:
     """A type and, recursively, the types it is made of."""
     yield annotation
-    if get_origin(annotation) is not Literal:
+    if get_origin(annotation) is not Literal:  # whose arguments are values, not types
         for part in get_args(annotation):
             yield from _parts(part)
 

@@ -19,7 +19,7 @@ from types import FrameType
 WORD = "Stopped. Finished work is kept; give the same command again."
 EXIT_CODE = 130  # the shells' convention: 128 plus the number of the signal
 _NEW_LINE = "\x1b[?25h\n"  # for a terminal; it also shows the cursor, which a moving line may have hidden
-_seen = threading.Event()
+_seen = threading.Event()  # Ctrl-C has raised, even if a library turned the interrupt into another error
 
 
 @contextmanager
@@ -44,10 +44,11 @@ def ctrl_c_answered(*, last: bool = False) -> Iterator[None]:
 
 def _answer(number: int, frame: FrameType | None) -> None:
     while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":  # an outer frame is loading a module
             with suppress(OSError):
+                # Not `print`, in whose midst the signal may have come.
                 os.write(2, f"{_NEW_LINE if os.isatty(2) else ''}Interrupted: {WORD}\n".encode())
-            os._exit(EXIT_CODE)
+            os._exit(EXIT_CODE)  # an exception would have to get through the import
         frame = frame.f_back
     _seen.set()
     raise KeyboardInterrupt
@@ -68,6 +69,7 @@ def reported(debug: bool) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # Typer turns an interrupt into `SystemExit`, with the interrupt behind it; any other one is meant.
         if isinstance(error, SystemExit) and _interrupt_behind(error) is None:
             raise
         _end(error, debug)
@@ -79,6 +81,7 @@ def _end(error: BaseException, debug: bool) -> None:
     from adaptive_bench.progress import say
 
     explanation: AdaptiveBenchError = explained(error)
+    # An `Interrupted` already has a message that fits the command.
     if not isinstance(error, Interrupted) and (_interrupt_behind(error) is not None or _seen.is_set()):
         explanation = Interrupted(WORD)
     if isinstance(explanation, Interrupted):  # libraries print complaints if their clean-up is interrupted again

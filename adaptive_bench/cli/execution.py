@@ -77,12 +77,12 @@ def execute(
                 specs = tuple(parse_specs(",".join(config.methods)))
                 asked = TimingRequest(specs, config.model, device=config.device, out=config.out, run=config)
                 time_specs(asked, reporter)
-                outcome = run(config, reporter, table_only=True)
+                outcome = run(config, reporter, table_only=True)  # the same table, now with times
     except KeyboardInterrupt:
         raise Interrupted(
             f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
         ) from None
-    if not outcome.is_main_process:
+    if not outcome.is_main_process:  # under torchrun one process speaks for all
         return
     try:
         _print_outcome(outcome, config, wide=wide, open_page=open_page)
@@ -113,6 +113,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         typer.echo(f"\n{what}:\n  {pasteable(command)}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
     if rows and open_page:
+        # The command as a function: Typer's declarations are annotations, so all its other defaults hold.
         build([str(outcome.folder)], to=outcome.folder / "site", open_=True)
 
 
@@ -122,6 +123,7 @@ def _unchecked(config: RunConfig) -> list[str]:
 
     said = list[str]()
     for spec in map(MethodSpec.parse, config.methods):
+        # With --table-only a run may have methods that are not installed here.
         if spec.name not in registry.names("methods") or not registry.is_foreign("methods", spec.name):
             continue
         matrix = stored_matrix(spec.name)
@@ -146,7 +148,7 @@ def _print_failures(failures: Sequence[Failure]) -> None:
     for failure in failures:
         by_cause.setdefault(f"{failure.kind}: {failure.reason}", []).append(failure)
     for cause, failed in by_cause.items():
-        log = next((failure.log for failure in failed if failure.log), None)
+        log = next((failure.log for failure in failed if failure.log), None)  # they share a cause, so one log is enough
         works = ", ".join(failure.work for failure in failed)
         say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
         if debugging():

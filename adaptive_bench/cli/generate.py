@@ -97,6 +97,7 @@ def generate(
     generator = torch.Generator(device=model.device).manual_seed(seed)
     tokenizer, asked = load_tokenizer(folder), prompts
     if chat_template:
+        # Not every template has a system's turn, so an empty one is left out.
         system = [{"role": "system", "content": system_prompt}] if system_prompt else []
         turns = [[*system, {"role": "user", "content": prompt}] for prompt in prompts]
         asked = [conversation(tokenizer, turn, enable_thinking=enable_thinking) for turn in turns]
@@ -104,7 +105,7 @@ def generate(
         model,
         tokenizer,
         asked,
-        add_special_tokens=False if chat_template else None,
+        add_special_tokens=False if chat_template else None,  # the template has written them
         max_new_tokens=max_new_tokens,
         stop_strings=stop_strings,
         generator=generator,
@@ -114,6 +115,7 @@ def generate(
     if (form := quantized_as(checkpoint)) != "none":
         note = f"Note: the model is taken as it was trained; this run evaluated with --quantize {form}."
         typer.echo(paragraph(note), err=True)
+    # A saved model keeps its dial, so it may skip without either option.
     as_saved = saving is None and dial is None and model.method.value == model.method.dial.skip_nothing
     if as_saved and model.method.max_saving:
         typer.echo("Nothing was skipped. Give --saving, a share such as 0.15, or --dial.", err=True)
@@ -144,10 +146,12 @@ def _continue(
     from adaptive_bench.model.generation import padded
     from adaptive_bench.model.hugging_face import ENDS_WITH_CONTEXT
 
-    lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))
+    lm = AdaptiveLM(model, tokenizer, batch_size=len(prompts))  # for its encoding and end tokens alone
     rows = [lm.tok_encode(prompt, add_special_tokens) or [lm.prefix_token_id] for prompt in prompts]
+    # [B, S], padded on the left so that new tokens directly follow every prompt.
     input_ids, attention_mask = padded(rows, model.device, left=True)
     with warnings.catch_warnings(record=True) as told:
+        # Commands silence warnings (`options.Command`); this one is printed as a note.
         warnings.filterwarnings("always", message=ENDS_WITH_CONTEXT)
         output_ids = model.generate(
             input_ids,
@@ -220,6 +224,7 @@ def export_model(
         model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration, **how)
         _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))
         return
+    # Calibrations are copied as files below, all of them; the model itself needs none.
     model = AdaptiveModel.from_pretrained(found, spec, calibration=None, **how)
     known = stored_calibration.names(found, spec)
     if model.needs_calibration and not known and (why := stored_calibration.why_none(found, spec)) is not None:
@@ -229,11 +234,12 @@ def export_model(
     card = model_card(
         model,
         title=to.name,
-        base=backbone.name if backbone.revision else None,
+        base=backbone.name if backbone.revision else None,  # only a model of the hub can be linked to
         calibrations=known,
         results=_results(folder, spec),
     )
     with atomic.new_folder(to) as temporary:
+        # Weights are the hub's only if the training froze them and started from no other training.
         untouched = model.method.freezes_backbone and starting_spec(training_spec(spec)) is None
         hub = Pretrained.at(backbone.location, backbone.revision) if untouched and not backbone.is_local else None
         model.save_pretrained(temporary, load_tokenizer(found), pretrained=hub)
@@ -256,7 +262,7 @@ def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokeni
             f"--without-layers is from 1 to {model.backbone.num_layers - 1}, so that one layer stays, got {layers}. "
             f"Give fewer."
         )
-    model.dial = layers
+    model.dial = layers  # such a method's dial is the number of layers that it leaves out
     plain = pruned(model)
     gone = ", ".join(map(str, plain.config.pruned_layers))
     with atomic.new_folder(to) as temporary:

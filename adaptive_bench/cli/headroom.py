@@ -96,7 +96,7 @@ def verdict(task: Mapping[str, Any]) -> str:
         reason = task["asked_once"] or "no static set saves that much"
         return f"Whether there is anything to decide on {task['task']} is not known: {reason}."
     without = [level for level, one in found.items() if one["holds_0"]]
-    if not without:
+    if not without:  # everywhere the interval of the headroom lies above 0
         return "An attainable oracle lies above the best static sets at every saving: there is something to decide."
     percents = ", ".join(f"{100 * level:.0f}" for level in without)
     where = "at any saving" if len(without) == len(found) else f"at {percents} % saved"
@@ -144,6 +144,7 @@ class _Number:
     """Formats the numbers of a metric."""
 
     def __init__(self, unit: str) -> None:
+        # Shares are shown in per cent, all else (bits per byte, for example) as it is.
         self._scale, self._digits = (100, 1) if unit == "share" else (1, 3)
         self.unit = " (%)" if unit == "share" else ""
 

@@ -83,6 +83,7 @@ def inspect(
 
     names, root = ([], data_dir) if tasks is None else options.tasks_and_data(tasks, data_dir)
     specs = [] if methods is None else parse_specs(methods)
+    # Dial values are those calibrated for the first of the tasks, whichever tasks are read.
     subjects = find_subjects(model, specs, out=out, task=names[0] if names else None, device=device)
     if paper:
         texts = _texts_of(subjects, names, limit, num_fewshot, root)
@@ -99,6 +100,7 @@ def inspect(
         _write_table(found, to)
     elif to is not None and to.suffix == ".html":
         record = record_of(found)
+        # Pages are plugins: the core knows none of them by name.
         output.write_text(to, registry.get("sites", "inspect")(record))
         _say(f"{len(record['methods'])} method(s), {record['tokens']} tokens", to)
     else:
@@ -187,9 +189,11 @@ def _rates(method: Mapping[str, Any]) -> str:
     points = method["points"]
     first = next(iter(points.values()))
     whole = int(sum(count for count, *_ in first["by_part"].values()))
+    # Group sizes are the same at every saving, so the first point tells them.
     lines = [["all", str(whole), *(f"{100 * one['saved']:.1f}" for one in points.values())]]
     for group in ("by_part", "by_kind"):
         for name, (count, *_) in first[group].items():
+            # The mean of attention and MLP, in %.
             rates = (f"{50 * sum(one[group][name][1:]):.1f}" for one in points.values())
             lines.append([name, str(int(count)), *rates])
     return numbers_table([method["spec"], "tokens", *(f"{100 * float(saving):g}" for saving in points)], lines)

@@ -40,6 +40,7 @@ class _ShowByDefault(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         asks_help = bool(args) and args[0] in ctx.help_option_names
+        # Options before any name belong to `show` too: `leaderboard --all`.
         if not asks_help and (not args or args[0] not in self.commands):
             args = ["show", *args]
         return super().parse_args(ctx, args)
@@ -172,6 +173,7 @@ def paper_text(one: dict[str, Any], style: PaperForm) -> str:
     parts = [f"## {title}" if is_markdown else paragraph(title), ours]
     for group in one["groups"]:
         lines = _paper_lines(one, group)
+        # `_paper_lines` has indented our rows.
         body = [
             [f"here: `{text.strip()}`" if text.startswith("  ") else text for text in line.values()] for line in lines
         ]
@@ -188,6 +190,7 @@ def _paper_lines(one: dict[str, Any], group: dict[str, Any]) -> list[dict[str, s
     for row in one["rows"]:
         whose = [("theirs", row["name"])] if row["name"] != before else []
         whose += [("ours", f"  {row['label']}")] if row["label"] is not None else []
+        # `theirs` and `ours` of a row hold a text for each column of the whole table.
         for key, name in whose:
             lines.append({"": name} | {title: row[key][at] for title, at in zip(columns, places, strict=True)})
         before = row["name"]
@@ -275,6 +278,7 @@ def verify(
     if (spec := str(MethodSpec.parse(rerun))) not in specs:
         raise UsageError(f"--rerun is a method of the entry, got {rerun!r}. {registry.did_you_mean(spec, specs)}")
     fresh = max(known.config["seeds"]) + 1 if seed is None else seed
+    # Without the control of shuffled decisions, which would double the evaluations and is not compared.
     given = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
     given |= {"out": out, "device": device, "data_dir": data_dir, "model": model or known.config["model"]}
     config = load_config(entry / "config.yaml", given)

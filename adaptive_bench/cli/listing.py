@@ -51,7 +51,7 @@ def list_names(
     check_goes_with("--full", full, "`list methods`", what == "methods")
     if plugin:
         load_libraries(plugin)
-    brief = what == "methods" and name is None and not (full or as_json)
+    brief = what == "methods" and name is None and not (full or as_json)  # can be had from source files alone
     rows: Sequence[Mapping[str, Any]]
     if what == "runs":
         check_output(out)
@@ -131,7 +131,7 @@ def description_in_source(method: str) -> str | None:
     if target is None or file is None or registry.is_foreign("methods", method):
         return None
     for statement in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.ClassDef) and statement.name == target[1]:
+        if isinstance(statement, ast.ClassDef) and statement.name == target[1]:  # the attribute of the entry point
             return (ast.get_docstring(statement) or "").partition("\n")[0]
     return None
 
@@ -198,7 +198,7 @@ def _config_keys() -> list[dict[str, Any]]:
             "default": None if field.is_required() else plain(field.default),
         }
         for path, field in keys().items()
-        if part_of(field) is None or field.description
+        if part_of(field) is None or field.description  # a part such as `train` has no value of its own
     ]
 
 
@@ -221,6 +221,7 @@ def _capability_table(methods: Sequence[str]) -> str:
     rows: Matrix = {}
     for name, matrix in probed.items():
         for spec, row in matrix.items():
+            # `name` comes before `name@paper`, which gets a row of its own only where it differs.
             if not MethodSpec.parse(spec).params and row != rows.get(name):
                 rows[spec] = row
     parts = []

@@ -25,7 +25,7 @@ def lm_eval(context: typer.Context) -> None:
     from lm_eval._cli import HarnessCLI
     from lm_eval.utils import setup_logging
 
-    sys.argv = ["lm_eval", *context.args]
+    sys.argv = ["lm_eval", *context.args]  # which its command line reads
     command: Any = HarnessCLI()
     arguments = command.parse_args()
     if arguments.command == "run":
@@ -34,7 +34,7 @@ def lm_eval(context: typer.Context) -> None:
 
     from adaptive_bench.evaluation.lm_eval_registration import SuiteTasks  # also registers the model
 
-    tasks.TaskManager = SuiteTasks
+    tasks.TaskManager = SuiteTasks  # lm-eval's subcommands import it by this name when they run
     setup_logging()
     command.execute(arguments)
 
@@ -56,6 +56,7 @@ def _complete(arguments: argparse.Namespace) -> None:
     if not names:
         raise UsageError("lm-eval run asks tasks, got none. Name them with --tasks, for example --tasks piqa.")
     for name in names if included is None else ():
+        # Patterns and files are resolved by lm-eval itself.
         if re.fullmatch(r"[\w:+-]+", name) and not Path(name).is_dir():
             check_task_name(name)  # before torch is imported
 
@@ -72,6 +73,7 @@ def _complete(arguments: argparse.Namespace) -> None:
     if model != NAME:
         return
     for_model = given("model_args")
+    # lm-eval's command line makes a mapping of them; a text in a YAML file is left to lm-eval.
     own = for_model.get("device") if isinstance(for_model, Mapping) else None
     device = arguments.device or own or in_file.get("device")
     arguments.device = str(find_device(str(device or "auto")))

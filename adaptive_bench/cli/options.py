@@ -98,11 +98,13 @@ class StrictCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """See click; a first parse only counts values."""
-        if ctx.resilient_parsing:
+        if ctx.resilient_parsing:  # shell completion parses half a line
             return super().parse_args(ctx, args)
+        # `debugging` looks for it in `sys.argv`, so commands need no such option.
         args = [one for one in args if one != "--debug"]
+        # A copy, since the parser empties the list.
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        for param, times in Counter(order).items():
+        for param, times in Counter(order).items():  # `order` names a parameter once for each time that it was given
             given = values.get(param.name)
             if times > 1 and param.nargs == 1 and not (_is(param, "multiple") or _is(param, "is_flag")):
                 raise UsageError(

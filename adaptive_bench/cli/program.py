@@ -39,6 +39,7 @@ class Source:
         """Import the place and make the command of this name."""
         found = _named(self.place)
         if not isinstance(found, typer.Typer):
+            # Typer makes a plain command, not a group, of an app with a single function.
             alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
             alone.command(called, cls=_named(self.cls), context_settings=dict(self.settings or {}))(found)
             found = alone
@@ -62,6 +63,7 @@ def _named(place: str) -> Any:
     return getattr(import_module(f"adaptive_bench.cli.{module}"), name)
 
 
+# Every option goes to lm-eval, `--help` too.
 _LM_EVAL = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 COMMANDS = {
     "run": Source("run:run", _COMPARE, "config_options:ConfigCommand"),
@@ -103,6 +105,7 @@ class _LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if self._writes_help and cmd_name in COMMANDS:
+            # The help lists commands by stand-ins with their summaries alone, without importing any.
             source = COMMANDS[cmd_name]
             return TyperCommand(cmd_name, help=source.summary(), rich_help_panel=source.panel)
         return _command(cmd_name) if cmd_name in COMMANDS else None

@@ -103,7 +103,7 @@ def run(
     from adaptive_bench.evaluation.stock_tasks import check_task_name
     from adaptive_bench.validation import check_device
 
-    overrides: Overrides = ctx.obj
+    overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds
     options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
     options.check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
     options.check_goes_with("--wait", wait is not None, "--table-only", table_only)
@@ -115,6 +115,7 @@ def run(
         )
     if resources is not None:
         read_mapping(resources)  # so that a dry run, which does not use it, finds errors too
+    # The config of a run lies beside the list of plugin files that the run was made with.
     if plugins := plugin or (options.plugins_there(Path(config).parent) if config else None):
         load_libraries(plugins)
     if any_model:
@@ -126,6 +127,7 @@ def run(
         from adaptive_bench.runs.run_checks import preset_by_size
 
         preset = preset_by_size(str(model))
+    # Such a command needs neither data nor the tasks and methods themselves; whatever is on disk is shown.
     only_reads = table_only and wait is None
     run_config = overrides.load(preset, reads_data=not only_reads)
     for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
@@ -142,12 +144,13 @@ def run(
         run_config = with_best(run_config, find_result(tuned, run_config.out))
     if quick:
         run_config = quickened(run_config, overrides.values)
-    if "methods" in overrides.values and not no_controls:
+    if "methods" in overrides.values and not no_controls:  # a config names its own controls
         added = missing_controls(run_config.methods, run_config.train.steps)
         run_config = run_config.model_copy(update={"methods": (*run_config.methods, *added)})
         if added:
             text = f"Compared with {' and '.join(added)} as well: controls, which --no-controls leaves out."
             typer.echo(paragraph(text), err=not dry_run)
+    # A registered model such as nano keeps its recipe, and so does a named config without --quick.
     if (quick or config is None) and launcher == "local" and run_config.model not in registry.names("models"):
         run_config = _fitted(run_config, overrides, quick, dry_run)
     if timed and run_config.evaluation.quantize != "none":
@@ -184,8 +187,10 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 
     named = given.get("train", {})
     steps = config.train.steps if "steps" in named else min(_QUICK_STEPS, config.train.steps)
+    # At most a quarter of the steps warms up, also where the command line gave the steps.
     train = {"steps": steps, "warmup_steps": min(steps // 4, config.train.warmup_steps)}
     measuring = {
+        # Without a limit all documents are asked.
         "limit": min(_QUICK_LIMIT, config.evaluation.limit or _QUICK_LIMIT),
         "calibration_examples": min(_QUICK_EXAMPLES, config.evaluation.calibration_examples),
     }

@@ -132,7 +132,7 @@ def export(
     out: Out = DEFAULT_OUT,
 ) -> None:
     """Write one row for each method, task, metric, axis, phase and level: what `load_results()` gives in Python."""
-    form = to.suffix or ".csv"
+    form = to.suffix or ".csv"  # standard output has no suffix
     if form not in (".csv", ".json", ".parquet"):
         raise UsageError(f"A file ends as its format, .csv, .json or .parquet, got {str(to)!r}. Rename it.")
     rows = tidy_rows(*(runs or []), out=out, tell=lambda text: typer.echo(paragraph(text), err=True))

@@ -58,6 +58,7 @@ def run_text(folder: Path) -> str:
         environments = {
             ", ".join(f"{key} {value}" for key, value in (one.read("env") or {}).items()) for one in records
         }
+        # One line for each environment: usually a single one, more if a run was continued elsewhere.
         parts += [wrapped(f"environment: {text}", indent="  ") for text in sorted(environments)]
         rows = []
         for record in records:
@@ -131,6 +132,7 @@ def samples(
 
 def evaluations_of(known: Manifest, task: str | None, methods: str | None) -> list[EvaluationEntry]:
     """The evaluations of a run's first seed on one task, of the named methods or of all."""
+    # Neither the controls of shuffled decisions nor documents on which choices are made.
     tests = [one for one in known.evaluations if one.split == "test" and not one.variant]
     if not tests:
         raise EnvironmentProblem("Nothing of this run is measured yet. Give the run's command again.")
@@ -207,6 +209,7 @@ def _document_text(document: Mapping[str, Any], unit: str, full: bool) -> str:
         lines = [
             line
             for part in text.strip().splitlines() or ["(nothing)"]
+            # Indentation is part of what was written.
             for line in textwrap.wrap(part, _TEXT_WIDTH - _INDENT, drop_whitespace=False) or [""]
         ]
         return [f"{name if not number else '':<{_INDENT}}{line}".rstrip() for number, line in enumerate(lines)]

@@ -96,8 +96,11 @@ def timing_text(records: Sequence[Mapping[str, Any]]) -> str:
 
     header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
     parts = []
+    # Records come batch by batch, so those of a setting are adjacent, as `groupby` needs.
     for setting, group in groupby(records, key=lambda record: label(record["setting"])):
         of_setting = list(group)
+        # Each record timed the plain model again, in turn with its method. The first stands for all in the table's row;
+        # every `x` is over the plain time of the same rounds.
         plain = of_setting[0]["plain"]
         # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
         rows = [

@@ -36,6 +36,7 @@ def wrapped(text: str, width: int | None = None, indent: str = "") -> str:
         indent: Text that every line but the first begins with.
     """
     room = width or terminal_width()
+    # `textwrap` breaks at ASCII white space only. What would not fit a line anyway may break.
     whole = re.sub(rf"`[^`\n]{{1,{room - 2}}}`", lambda found: found[0].replace(" ", _NO_BREAK), text)
     filled = textwrap.fill(whole, room, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return filled.replace(_NO_BREAK, " ")
@@ -52,6 +53,7 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     keys = [key for key in dict.fromkeys(key for row in texts for key in row) if any(row.get(key) for row in texts)]
     columns = {key: [row.get(key, "") for row in texts] for key in keys}
     widest = max(_widths(columns, sys.maxsize), default=0)
+    # The widest columns are narrowed together, one character at a time.
     while widest > _NARROWEST and not _fits(columns, widest, width):
         widest -= 1
     body = [[_cell(text, widest) for text in row] for row in zip(*columns.values(), strict=True)]
@@ -80,6 +82,7 @@ def in_parts(rows: Sequence[Mapping[str, str]]) -> str:
     import pandas
 
     first = next(iter(rows[0]))
+    # pandas repeats the index, which is the first column, before every part.
     return str(pandas.DataFrame(rows).set_index(first).rename_axis(None).to_string(line_width=terminal_width()))
 
 

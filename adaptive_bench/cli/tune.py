@@ -90,9 +90,10 @@ def tune(
 
     registry.load_plugins(plugin)
     aim = None if objective is None else Objective.parse(objective)
+    # A generator: only `all` has to import every method.
     found = (name for name in registry.names("methods") if registry.get("methods", name).Config.search_space)
     names = ",".join(found) if methods == "all" else methods
-    overrides: Overrides = ctx.obj
+    overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds
     if names is not None:
         overrides = overrides.with_value(["methods"], names, "--methods")
     source = config or (TuneCommand.preset if preset is None else ConfigCommand.preset)
