@@ -36,6 +36,7 @@ class Doubling:
 
 def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metric) -> Doubling:
     """Compare methods after N and after 2N steps; a method without a common seed and document is left out."""
+    # By method, its scores after N and after 2N, [S, D] each: only on seeds and documents that both have.
     shared = {
         method: scores.shared(after[method])
         for method, scores in before.items()
@@ -45,6 +46,7 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
     }
     bounds = bounds_of(metric, (one.values for pair in shared.values() for one in pair))
     wanted = list(combinations(shared, 2))
+    # Corrected separately after N and after 2N.
     first, second = (Column({name: one[at] for name, one in shared.items()}, bounds).family(wanted) for at in (0, 1))
     sign = -1.0 if metric.better == "lower" else 1.0
     return Doubling(
@@ -55,8 +57,9 @@ def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metri
         tuple(
             pair if sign * one.difference > 0 else pair[::-1]
             for pair, one in first.items()
-            if one.apart and second[pair].apart and one.difference * second[pair].difference < 0
+            if one.apart and second[pair].apart and one.difference * second[pair].difference < 0  # of opposite signs
         ),
+        # A method is compared with itself here, so seeds are paired as well as documents.
         tuple(name for name, (old, new) in shared.items() if paired_difference(new.values, old.values, bounds).apart),
     )
 

@@ -40,7 +40,7 @@ class Objective:
                 return cls("area")
             if kind == "score" and 0 <= float(number) < 1:
                 return cls("score", float(number))
-        except ValueError:
+        except ValueError:  # `score` or `score@` without a number too
             pass
         raise UsageError(
             f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved) or score@target, got {text!r}."
@@ -82,4 +82,5 @@ class Objective:
 def nearest(points: Sequence[Point], level: float, name: str) -> int | None:
     """Place of the measured point nearest to a level; `None` if that point saves clearly less than the level."""
     place = matching.nearest([point.saved.get(name) for point in points], level)
+    # A level of 0 is always reached, even if gates cost more than nothing and the measured saving is negative.
     return None if place is None or 0 < level > points[place].at(name) + REACHED else place

@@ -31,7 +31,7 @@ from adaptive_bench.tuning.search import Proposal, Search, TrialRunner, points_o
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
 from adaptive_bench.validation import LARGEST_RATE
 
-STEP = 5.0
+STEP = 5.0  # factor between neighbouring rates
 GRID = (1.0, STEP, STEP**2)  # factors of the backbone's rate
 EXTENSIONS = 2  # most rates beyond the grid, for a method whose best rate is at the edge
 
@@ -65,6 +65,7 @@ def _rate_points(config: RunConfig) -> list[Proposal]:
 
 def _rate_range(config: RunConfig) -> str:
     rate = config.train.learning_rate
+    # The grid, which ends at `STEP**2`, and room for all extensions on either side.
     return f"log:{rate / STEP**EXTENSIONS:g}:{min(rate * STEP ** (2 + EXTENSIONS), LARGEST_RATE):g}"
 
 
@@ -73,6 +74,7 @@ def _edge(search: Search) -> float | None:
     best, rates = search.best, [float(trial.values[METHOD_RATE]) for trial in search.results]
     if best is None or best.method_rate not in (min(rates), max(rates)):
         return None
+    # Of several equally good rates (if none reaches the level, say) none points beyond the edge.
     return None if [trial.value for trial in search.complete].count(best.value) > 1 else best.method_rate
 
 
@@ -97,10 +99,12 @@ def _said_of_rates(searches: Sequence[Search], measuring: TrialRunner) -> list[s
         line = f"{method}: {rate:g}"
         others = [trial for trial in search.complete if trial is not best]
         if others:
+            # Complete trials have a value; `or 0.0` satisfies the type checker.
             second = max(others, key=lambda trial: trial.value or 0.0)
             lead = (best.value or 0.0) - (second.value or 0.0)
             over = f"{float(second.values[METHOD_RATE]):g}"
             line += f" is ahead of {over} by {lead:.4f}, {seeds} seed{'s' * (seeds > 1)}"
+        # Known for `score@target` alone; other objectives compare at the levels of the run.
         if search in measuring.levels:
             at = " and ".join(f"{100 * level:.4g}" for level in measuring.levels[search].values())
             line += f", at {at} % saved"
@@ -139,6 +143,7 @@ def _said_of_steps(searches: Sequence[Search], measuring: TrialRunner) -> list[s
                 if found is not None:
                     scores[int(trial.values[STEPS]), task][trial.method] = found
     steps = sorted({number for number, _ in scores})
+    # Given numbers of steps need not double, and only doublings are compared.
     pairs = [(before, after) for before, after in pairwise(steps) if after == 2 * before]
     doublings = [
         doubling(before, task, scores[before, task], scores[after, task], metric_of(find_task(task).metrics[0]))
@@ -174,9 +179,10 @@ def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
     for sweep in sweeps:
         seed, axis = sweep.training.seed, saving_name(sweep.config.match_on, sweep.config.match_phase)
         if seed in answers:
+            # Points, samples and answers of a sweep are all in the order of `finished`.
             place = nearest(points_of(sweep), sweep.levels[-1], axis)
             if place is not None:
-                documents = sorted(sample.doc for sample in samples[seed][0])
+                documents = sorted(sample.doc for sample in samples[seed][0])  # the order of the columns of `answers`
                 by_seed[seed] = dict(zip(documents, answers[seed][place].tolist(), strict=True))
     return DocumentScores.of(by_seed) if by_seed else None
 

@@ -87,6 +87,7 @@ class StudyResult:
     @property
     def _that_count(self) -> tuple[TrialResult, ...]:
         complete = [trial.method for trial in self.confirmed if trial.state == "complete"]
+        # The best trial and the defaults: one of them alone, if the other failed, decides nothing.
         settled = {method for method in complete if complete.count(method) == 2}
         searched = [trial for trial in self.trials if trial.method not in settled]
         return (*searched, *(trial for trial in self.confirmed if trial.method in settled))
@@ -141,9 +142,11 @@ def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
             f"{', '.join(config.methods)}. Give the tuned ones in --methods."
         )
     rates = _common_rates(list(chosen.values()))
+    # Once, if two methods of the run have the same best spec.
     methods = tuple(dict.fromkeys(chosen[text].spec if text in chosen else text for text in config.methods))
     own = {trial.spec: trial.method_rate for trial in chosen.values() if trial.method_rate is not None}
     of_config = config.train.method_learning_rates
+    # A rate that was given for a spec is given for its tuned form too; one for a method's name fits all its specs.
     kept = {trial.spec: of_config[text] for text, trial in chosen.items() if text in of_config and "[" in text}
     train = {**config.train.model_dump(), **rates, "method_learning_rates": {**of_config, **kept, **own}}
     return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})

@@ -49,6 +49,7 @@ class Trial:
         """Tell Optuna how the trial ended, and keep its result with `about`, further fields of `TrialResult`; `called`
         is the result's name of the state, if not Optuna's.
         """
+        # Optuna takes no value for a failed trial, and its sampler ignores such trials.
         self.search.study.tell(self.asked, value if state is TrialState.COMPLETE else None, state)
         result = TrialResult(
             method=str(self.search.space.spec),
@@ -101,6 +102,7 @@ class Search:
         self.results: list[TrialResult] = []
         self.exhausted = False
         self.begun: dict[int, Trial] = {}
+        # Not `hash`, which differs from process to process; four bytes, as in NumPy's seeds.
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         self.study = optuna.create_study(
             study_name=name,
@@ -109,7 +111,7 @@ class Search:
             sampler=TPESampler(n_startup_trials=SPREAD, seed=seed),
         )
         if points is None:
-            points = [{}, *islice(space.accepted(config, {0: {}}), SPREAD)]
+            points = [{}, *islice(space.accepted(config, {0: {}}), SPREAD)]  # `{0: {}}`: the defaults are trial 0
         self._given = list(points)
 
     @property
@@ -125,16 +127,18 @@ class Search:
     def ask(self) -> list[Trial]:
         """The trials to do next: all that do not depend on results, else one; none once the search is over."""
         asked = []
+        # Given points do not depend on results, so they are trained side by side.
         while self._given and self._left:
             asked.append(self._begin(self._given.pop(0)))
         if not asked and self._left and not self.exhausted:
             asked = self._drawn()
         if not asked and self._grow is not None and (point := self._grow(self)) is not None:
-            self._left += 1
+            self._left += 1  # `_begin` takes it off again: such a trial is beyond the number asked for
             asked = [self._begin(point)]
         return asked
 
     def _begin(self, point: Proposal) -> Trial:
+        # Optuna gives an enqueued point to the next `ask`, and its values to `draw`. For the defaults nothing is drawn.
         self.study.enqueue_trial(dict(point))
         trial = self.study.ask()
         begun = Trial(self, trial, self.space.draw(trial) if point else {})
@@ -148,7 +152,7 @@ class Search:
         if reason is None:
             self._count(drawn)
             return [drawn]
-        drawn.end(TrialState.FAIL, called="refused", reason=reason)
+        drawn.end(TrialState.FAIL, called="refused", reason=reason)  # so that the sampler does not learn from it
         point = next(self.space.accepted(self.config, self._tried()), None)
         self.exhausted = point is None
         return [] if point is None else [self._begin(point)]
@@ -207,18 +211,22 @@ class TrialRunner:
         """Do what is not on disk, with plans of one recipe side by side; returns those whose sweeps are finished."""
         together: defaultdict[str, list[Plan]] = defaultdict(list)
         for whole in plans.values():
+            # A plan has one config. Rates by method may differ, since each training's content holds its own.
             together[whole.config.train.model_dump_json(exclude={"method_learning_rates"})].append(whole)
         failures: list[Failure] = []
         for group in together.values():
+            # Equal trainings and sweeps of several trials have one folder, so they are done once.
             trainings = {one.folder: one for whole in group for one in whole.trainings}
             sweeps = {one.folder: one for whole in group for one in whole.sweeps}
             merged = Plan(group[0].config, tuple(trainings.values()), tuple(sweeps.values()))
             failures += carry_out(merged, self.reporter, self.jobs)
+        # The values are not to blame, so no trial fails; the same command tries again.
         if outside := [failure for failure in failures if failure.kind == EnvironmentProblem.kind]:
             raise EnvironmentProblem("; ".join(f"{failure.work}: {failure.reason}" for failure in outside))
         finished = {}
         for trial, whole in plans.items():
             if missing := [sweep for sweep in whole.sweeps if sweep.finished() is None]:
+                # A failure belongs to every trial that needs the work: its sweeps, trainings, and what they start from.
                 works = {str(work) for sweep in whole.sweeps for work in (sweep, *sweep.training.chain)}
                 own = [str(failure) for failure in failures if failure.work in works]
                 trial.end(TrialState.FAIL, reason="; ".join(own) or f"{missing[0]} was not finished.")
@@ -233,11 +241,12 @@ class TrialRunner:
         if self.objective.kind != "target":
             return False
         moved = False
+        # Each new search once, in the order of its trials.
         for search in {trial.search: None for trial in measured if trial.search not in self.levels}:
             by_target: defaultdict[float, list[float]] = defaultdict(list)
             for sweep in (one for trial, whole in measured.items() if trial.search is search for one in whole.sweeps):
                 known = [point.at(_axis(sweep)) for point in points_of(sweep) if point.on(_axis(sweep))]
-                by_target[_target(sweep)].append(max(known, default=0.0))
+                by_target[_target(sweep)].append(max(known, default=0.0))  # the most that this trial saves on this task
             self.levels[search] = {}
             for target, reached in by_target.items():
                 below = max((level for level in self._of_run if 0 < level < min(reached)), default=min(reached))

@@ -59,6 +59,7 @@ class Space:
         given = [parse_param(text) for text in params]
         fixed = dict(spec.params)
         ranges = {name: search for owner, name, search in given if _concerns(owner, name, spec)}
+        # Parameters that are given replace the published space; one that is fixed in the spec is no longer searched.
         if not given:
             ranges = {name: search for name, search in method_type.Config.search_space.items() if name not in fixed}
         if not ranges:
@@ -70,7 +71,7 @@ class Space:
         for name, search in ranges.items():
             if name in fixed:
                 raise UsageError(f"A parameter is either fixed or tuned, got {name!r} in {spec} and --param {name}.")
-            for end in search.ends:
+            for end in search.ends:  # what a config refuses at an end would fail many trials
                 _check(spec, name, end)
         return cls(spec, dict(sorted(ranges.items())))
 
@@ -98,11 +99,12 @@ class Space:
     def accepted(self, config: RunConfig, tried: Mapping[int, Values]) -> Iterator[dict[str, Any]]:
         """Points that differ from all trials before them: first points that cover the space evenly, then its `grid`."""
         known = dict(tried)
+        # Without its first point, the corner 0.
         covering = map(self.at, Halton(len(self.ranges), scramble=False).random(_COVERING + 1)[1:])
         for point in chain(covering, self.grid()):
             values = self.text(point)
             if self.refusal(values, known, config) is None:
-                known[-len(known) - 1] = values
+                known[-len(known) - 1] = values  # a negative number is no trial's
                 yield point
 
     def refusal(self, values: Values, tried: Mapping[int, Values], config: RunConfig) -> str | None:
@@ -129,7 +131,7 @@ class Space:
         """What values amount to: the method on this model and its recipe, as text that is equal for equal trials."""
         config = self.config_with(values, config)
         spec = MethodSpec.parse(config.methods[0])
-        rate = rate_of(training_spec(spec), config.train.method_learning_rates)
+        rate = rate_of(training_spec(spec), config.train.method_learning_rates)  # what its training uses
         layers = int(model_facts(config.model).empty.config.num_hidden_layers)
         recipe = config.train.model_dump(mode="json", exclude={"method_learning_rates"})
         return canonical([config_of(spec).on_model(layers), rate, recipe])
@@ -160,6 +162,7 @@ class Space:
         known = rate_of(training_spec(self.spec), rates)
         rate = float(values[METHOD_RATE]) if METHOD_RATE in values else known
         if rate is not None:
+            # The values make another spec, for which a rate given for the method's own spec would not count.
             rates[str(training_spec(spec))] = rate
         train = config.train.model_dump() | recipe_values(values) | {"method_learning_rates": rates}
         try:
@@ -227,6 +230,7 @@ def _check(spec: MethodSpec, name: str, value: str) -> None:
 
 def _at(search: SearchRange, share: float) -> Any:
     if search.scale == "choice":
+        # `share` is below 1, so the last choice and number are as likely as the others.
         return search.choices[int(share * len(search.choices))]
     if search.scale == "int":
         return int(search.low) + int(share * (search.high - search.low + 1))
@@ -246,4 +250,5 @@ def _drawn(trial: Trial, name: str, search: SearchRange) -> Any:
 def _text(search: SearchRange, drawn: Any) -> str:
     if search.scale in ("choice", "int"):
         return str(drawn)
+    # Rounding may leave the range by a digit, and `:g` writes the number as a spec does.
     return f"{min(max(float(f'{drawn:.{_DIGITS}g}'), search.low), search.high):g}"

@@ -79,6 +79,7 @@ def tune(
         )
     check_owned(specs, ranges)
     spaces = [Space.of(spec, ranges).fitted(config) for spec in specs]
+    # A study's name is a digest of this. A confirmation comes after it: it continues the study of the same name.
     definition = _definition(config, objective, spaces) | ({"preset": preset} if preset else {})
     name = name or f"tune-{key_of(definition)[:8]}"
     definition |= {"confirm": list(range(FIRST_SEED, FIRST_SEED + confirm))} if confirm else {}
@@ -96,6 +97,7 @@ def tune(
             if asks is None:
                 searches.append(Search(called, space, config, storage, reporter, trials))
                 continue
+            # Values given by --param are all tried, and none beyond them.
             points = asks.points(config) if asks.points and not params else list(space.grid())
             grow = None if params else asks.grow
             searches.append(Search(called, space, config, storage, reporter, len(points), points, grow))
@@ -111,14 +113,15 @@ def tune(
         def to_the_end(some: Sequence[Search], measuring: TrialRunner) -> None:
             while trials := [trial for one in some for trial in one.ask()]:
                 measuring.do(trials)
-                result()
+                result()  # after every round, so that a study that is stopped has what it found
 
         measuring = TrialRunner(objective, config, reporter, jobs)
         to_the_end(searches, measuring)
         if confirm:
             again = config.model_copy(update={"seeds": tuple(definition["confirm"])})
             for one in searches:
-                if one.best is not None and one.best.values:
+                if one.best is not None and one.best.values:  # if the defaults are best, there is nothing to confirm
+                    # Optuna's own values, not the texts of `values`.
                     points = [{}, one.study.trials[one.best.number].params]
                     called = f"{name}/{one.space.spec}/confirm"
                     finals.append(Search(called, one.space, again, storage, reporter, 2, points))
@@ -154,6 +157,7 @@ def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]
         "documents": "validation",
         "space": searched,
         "levels": {name: list(levels) for name in config.tasks},
+        # Only if it is set, so that studies without it keep the digest that names them.
         "recipe": recipe | ({"chat_template": True} if config.chat_template else {}),
     }
 
