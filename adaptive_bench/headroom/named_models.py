@@ -55,6 +55,7 @@ def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Su
     """
     place, saved_in = find_device(device), saved_folder(name, out)
     if saved_in is not None:
+        # A saved model has one method only, for which the name is ignored; hence the check of its spec.
         folder = find_model(saved_in, "dense", "the model that headroom is measured on,")[0]
         saved = read_saved(folder)
         if saved.spec.name not in _PLAIN:
@@ -124,6 +125,7 @@ def _deciding(folder: Path) -> list[MethodSpec]:
     """The methods of a run that decide token by token, or the method of a saved model."""
     if not (folder / "config.yaml").is_file():
         return [read_saved(find_model(folder, None)[0]).spec]
+    # Specs as they were evaluated, which may be several for one training.
     known = dict.fromkeys(one.method for one in manifest.of_run(folder).evaluations)
     found = [spec for spec in map(MethodSpec.parse, known) if method_class(spec).adapts]
     if not found:
@@ -138,6 +140,7 @@ def _trained(
     folder: Path, checkpoint: Path, spec: MethodSpec, task: str | None, notes: dict[str, None], how: dict[str, Any]
 ) -> AdaptiveModel:
     known = stored_calibration.names(checkpoint, spec)
+    # The task's own calibration, else that of all tasks together, else the first by name.
     stored = next((each for each in (task, stored_calibration.POOLED, *known) if each in known), None)
     if stored not in (task, stored_calibration.POOLED, None) and len(known) > 1:
         notes[f"The run calibrated for each of {', '.join(known)}; dial values here are those of {stored}."] = None
@@ -169,6 +172,7 @@ def _untrained(
 def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
     """The folder of the run (looked up in `out`) or saved model that a name stands for; `None` for a plain model."""
     folder = Path(name).expanduser()
+    # `nano` stands for the model, although the names of all runs on it begin with it.
     if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name, out):
         folder = find_run(name, out)
     return folder if any((folder / mark).is_file() for mark in _OF_A_RUN) else None

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from adaptive_bench.store.measured import Floats
 
-_TINY = 1e-12
+_TINY = 1e-12  # tolerance for rounding of costs and shares
 # A document's score is averaged with its set's mean score, which counts as this many answers: if sets are alike, a
 # single right answer is mostly luck.
 _PRIOR_ANSWERS = 1.0
@@ -66,6 +66,7 @@ class AtSaving:
 def at_saving(askings: SetScores, saving: float) -> AtSaving | None:
     """All readings at a mean saving of net FLOPs; `None` if no set saves so much."""
     budget = 1.0 - saving
+    # A single row [1, K]: one mixture of sets for all documents.
     floor = choose(askings.priors[None], askings.costs, budget)
     if floor is None:
         return None
@@ -81,7 +82,9 @@ def _crossed(askings: SetScores, budget: float) -> Floats:
     """The crossed reading: each asking in turn chooses the sets, which are scored by the mean of the other askings."""
     found = []
     for number, table in enumerate(askings.agrees or askings.scores):
+        # `priors` are scores; for agreement, the set's mean on these documents stands in.
         prior = table.mean(axis=0) if askings.agrees else askings.priors
+        # One answer of the document and `_PRIOR_ANSWERS` of the mean.
         guess = (table + _PRIOR_ANSWERS * prior) / (1.0 + _PRIOR_ANSWERS)
         others = [other for place, other in enumerate(askings.scores) if place != number]
         found.append(expected(_chosen(guess, askings.costs, budget), _mean(others)))
@@ -114,15 +117,16 @@ def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
     steps, weights = [], np.zeros_like(table)
     for document, row in enumerate(table):
         path = _hull(row, prices)
-        weights[document, path[0]] = 1.0
+        weights[document, path[0]] = 1.0  # the cheapest set, from which steps up the hull are bought
         for before, after in pairwise(path):
             cost = prices[after] - prices[before]
             steps.append(((row[after] - row[before]) / cost, document, before, after, cost))
+    # What is left for steps after everybody's cheapest set; the budget is a mean, hence times D.
     left = len(table) * budget - float((weights @ prices).sum())
     # Slopes fall along a document's hull, so sorting keeps the steps of each document in order.
     for _, document, before, after, cost in sorted(steps, key=lambda one: -one[0]):
         share = min(1.0, left / cost)
-        if share <= _TINY:
+        if share <= _TINY:  # nothing is left, or rounding made it negative
             break
         weights[document, before] -= share
         weights[document, after] += share
@@ -137,11 +141,12 @@ def _hull(row: Floats, prices: Floats) -> list[int]:
         return float((row[after] - row[before]) / (prices[after] - prices[before]))
 
     path: list[int] = []
+    # By price; of equal prices the best first, so that the others are passed over as no better.
     for place in sorted(range(len(row)), key=lambda place: (prices[place], -row[place])):
         if path and (row[place] <= row[path[-1]] or prices[place] <= prices[path[-1]]):
             continue
         while len(path) > 1 and slope(path[-2], path[-1]) <= slope(path[-1], place):
-            path.pop()
+            path.pop()  # on or below the line from the one before it to the new one
         path.append(place)
     return path
 

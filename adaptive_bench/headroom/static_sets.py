@@ -51,6 +51,7 @@ class StaticSets:
     def __init__(self, backbone_model: PreTrainedModel, texts: Sequence[TaskText], rows: int) -> None:
         self._model: Any = prescribed_model(backbone_model)
         longest = max((len(text.read) for text in texts), default=1)
+        # An upper bound: only positions that write get logits.
         rows = min(rows, max(1, _MOST_VALUES // (longest * self._model.backbone.vocab_size)))
         self._batches = list(text_batches(texts, rows, backbone_model.device))
         self.chain: tuple[int, ...] = ()
@@ -61,6 +62,7 @@ class StaticSets:
         """Mean KL(full model || without these layers) in nats over the tokens that predict answers."""
         total = count = 0.0
         for full, other in zip(self._full, self._read(skipped), strict=True):
+            # PyTorch takes the approximation first: the sum is KL(full || other).
             total += float(functional.kl_div(other, full, reduction="sum", log_target=True))
             count += len(full)
         return total / count
@@ -73,7 +75,7 @@ class StaticSets:
         """
         layers = self._model.backbone.num_layers
         if tuple(nested) != self.chain:
-            self._read(nested, keep=True)
+            self._read(nested, keep=True)  # so that passes for its extensions begin late
         if comb(layers, count) <= MOST_SUBSETS:
             tried = list(combinations(range(layers), count))
         else:
@@ -85,6 +87,7 @@ class StaticSets:
                 task.advance()
         measured.sort(key=lambda one: one.divergence)
         best, extending = measured[:FINALISTS], next_nested(measured, nested)
+        # Some set extends `nested`, which is one layer smaller: all subsets of this size were tried, or all extensions.
         return best if extending in best else [*best, extending]
 
     @torch.no_grad()
@@ -93,6 +96,7 @@ class StaticSets:
         the states of this set are kept from now on.
         """
         model, layers = self._model, self._model.backbone.num_layers
+        # The first layer in one set only. Equal sets begin at the last layer, before which there still is a kept state.
         start = 0 if keep else min({*skipped} ^ {*self.chain}, default=layers - 1)
         found = []
         for batch, known in zip(self._batches, self._states, strict=True):
@@ -106,6 +110,7 @@ class StaticSets:
                 if layer not in skipped:
                     hidden = run_layers(model.method, call, hidden, range(layer, layer + 1))
             call.end()
+            # [N, V]: the head runs for the N writing positions alone.
             logits = model.backbone.head(model.backbone.final_norm(hidden[batch.writing]))
             found.append(logits.float().log_softmax(dim=-1))
         if keep:

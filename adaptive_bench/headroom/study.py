@@ -134,7 +134,7 @@ class _TaskStudy:
     def __init__(self, subject: Subject, task: Task, settings: Settings, out: Path, reporter: Reporter) -> None:
         self._subject, self._task, self._reporter = subject, task, reporter
         self._settings = settings
-        self._how: dict[str, Any] = {
+        self._how: dict[str, Any] = {  # arguments that `evaluate` and `collect_texts` share
             "limit": settings.limit,
             "data_dir": settings.data_dir,
             "num_fewshot": settings.num_fewshot,
@@ -156,6 +156,7 @@ class _TaskStudy:
             **task_inputs(task, settings.data_dir),
             **asked_since(task, settings.limit, settings.num_fewshot),
         }
+        # A task's name may have a colon or a slash, such as `perplexity:novels`.
         self._folder = out / "headroom" / f"{task.name.replace(':', '-').replace('/', '-')}-{key_of(content)}"
 
     def record(self) -> dict[str, Any]:
@@ -166,6 +167,7 @@ class _TaskStudy:
         asked_once = None
         if harness_task.config.output_type == "loglikelihood_rolling":
             asked_once = "it scores whole texts and has no prompt that could be asked in another way"
+        # Without worked examples another asking is the same prompt after a line break, see `Asking`.
         elif not shots and self._subject.tokenizer.encode("\nA") == self._subject.tokenizer.encode("A"):
             asked_once = (
                 "the tokenizer drops white space before a prompt, the only thing that another asking would change"
@@ -174,14 +176,19 @@ class _TaskStudy:
         # Asked first, since it fails at little cost if the task has no validation documents.
         validation: dict[tuple[int, ...], Asked] = {(): self._ask((), "validation", Asking())}
         costs = SiteCosts.from_json(self._piece("sites", lambda: self._sites().to_json()))
+        # K sets, and the score of each on validation documents.
         sets = self._search(max(self._settings.levels), validation)
         another = Asking(seed=FEWSHOT_SEED + 1) if shots else Asking("\n")
         ways = [Asking()] if asked_once else [Asking(), another]
+        # [askings][sets]; the empty set is the first, so `some[0]` is the full model.
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
         agrees = [[one.agreement(some[0]) for one in some] for some in runs]
+        # Scores and agreement are turned to [D, K]. Where lower is better, scores get a minus sign here, and lose it in
+        # `_level`.
         found = SetScores(
             scores=[sign * np.array([one.scores for one in some]).T for some in runs],
+            # No tables if answers cannot be compared.
             agrees=[np.array(some, dtype=float).T for some in agrees if None not in some],
             priors=np.array([sign * validation[skipped].score for skipped in sets]),
             costs=1.0 - np.mean([[one.saved for one in some] for some in runs], axis=0),
@@ -237,6 +244,7 @@ class _TaskStudy:
             {
                 "input_ids": one.input_ids,
                 "attention_mask": one.attention_mask,
+                # It has to be given, but the prescribed decisions do not read it.
                 "continuation_mask": torch.zeros_like(one.input_ids, dtype=torch.bool),
             }
             for one in text_batches(_first_tokens(self._texts, SITE_TOKENS), self._settings.batch_size, device)
@@ -255,7 +263,7 @@ class _TaskStudy:
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
         for count in range(1, int(self._subject.model.config.num_hidden_layers)):
-
+            # The defaults bind this round's values of names that the loop changes.
             def search(count: int = count, nested: tuple[int, ...] = nested) -> dict[str, Any]:
                 sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
                 return {"sets": [asdict(one) for one in sets]}
@@ -269,7 +277,7 @@ class _TaskStudy:
                     task.advance()
             best = max(sets, key=lambda one: (self._sign * validation[one.skipped].score, -one.divergence))
             nested = next_nested(sets, nested).skipped
-            chosen += dict.fromkeys((best.skipped, nested))
+            chosen += dict.fromkeys((best.skipped, nested))  # often one and the same set
             if validation[best.skipped].saved >= largest_saving:
                 break
         return chosen
@@ -302,6 +310,7 @@ class _TaskStudy:
             answers = _answers(samples, name.partition(",")[2])
             return asdict(Asked(evaluation.savings["net"], evaluation.scores[name], values, answers))
 
+        # Hashed, since the text of an asking is a line break, which a file name should not have.
         asked = hashlib.sha256(repr(tuple(way)).encode()).hexdigest()[:8]
         return Asked(**self._piece(f"{split}-{'-'.join(map(str, skipped)) or 'all'}-{asked}", measure))
 
@@ -329,10 +338,12 @@ def _additive(samples: Sequence[Sample]) -> list[float]:
     """
     sizes = [len(str(one.target).encode()) for one in samples]
     mean_size = sum(sizes) / len(sizes)
-    return [-float(one.output) / math.log(2) / mean_size for one in samples]
+    return [-float(one.output) / math.log(2) / mean_size for one in samples]  # the output is a log-likelihood in nats
 
 
 def _answers(samples: Sequence[Sample], filter_name: str) -> list[str] | None:
+    # Texts are compared after the metric's filter, which may leave only a number of them, and choices by their index. A
+    # log-likelihood alone is no answer.
     if all(isinstance(one.output, str) for one in samples):
         return [one.answers.get(filter_name, str(one.output)) for one in samples]
     return [str(one.output) for one in samples] if all(isinstance(one.output, int) for one in samples) else None
@@ -361,8 +372,10 @@ def _level(found: SetScores, level: float, metric: Metric) -> dict[str, Any]:
 
 
 def _difference(first: Floats, second: Floats, metric: Metric) -> dict[str, Any]:
+    # Scores have a minus sign where lower is better.
     bounds = (metric.low, metric.high) if metric.better == "higher" else (-metric.high, -metric.low)
     # Clipped because rounding could leave the metric's range.
+    # [1, D]: a study has a single model, so there is one row where trainings would have seeds.
     found = paired_difference(np.clip(first, *bounds)[None], np.clip(second, *bounds)[None], bounds)
     return {
         **{name: getattr(found, name) for name in ("difference", "low", "high", "p")},

@@ -54,6 +54,7 @@ def text_batches(texts: Sequence[TaskText], rows: int, device: torch.device) -> 
     for some in batches(texts, rows, length=lambda one: len(one.read)):
         input_ids, mask = padded([one.read for one in some], device, left=False)
         places = torch.arange(input_ids.shape[1], device=device)
+        # [B, 1]: the last token of a prompt predicts the first of its answer.
         starts = torch.tensor([[len(one.prompt) - 1] for one in some], device=device)
         yield TextBatch(input_ids, mask, (places >= starts) & mask.bool())
 
@@ -76,6 +77,7 @@ def collect_texts(
     requests = requests_of(task_name, split=split, limit=limit, data_dir=data_dir, num_fewshot=num_fewshot)
     label = f"{task_name}: texts of the full model"
     collector = _Collector(model, tokenizer, batch_size=batch_size, label=label, reporter=reporter)
+    # lm-eval names a type of request like the method of a model that answers it.
     for kind in sorted({request.request_type for request in requests}):
         getattr(collector, kind)([request for request in requests if request.request_type == kind])
     return [text for text in collector.texts if text.answer]
@@ -100,12 +102,15 @@ class _Collector(AdaptiveLM):
 
     def _scores(self, requests: Any, documents: Any) -> list[tuple[float, bool]]:
         for _, prompt, answer in requests:
+            # As scoring does: the last token is predicted and not read, so the context holds one more.
             cut = len(prompt) + len(answer) - (self.context_length + 1)
             self.texts.append(TaskText(tuple(prompt[max(0, cut) :]), tuple(answer)))
+        # lm-eval wants an answer to each request; nobody reads these.
         return [(0.0, False)] * len(requests)
 
     def _write(self, settings: Any, members: Any, task: Any, fixed: bool) -> list[list[int]]:
         written = super()._write(settings, members, task, fixed)
+        # Prompts come longest first, but texts shall have the order of the documents.
         for member, tokens in sorted(zip(members, written, strict=True), key=lambda one: one[0].place):
             self.texts.append(TaskText(tuple(member.token_ids), tuple(tokens)))
         return written
