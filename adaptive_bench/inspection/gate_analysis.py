@@ -66,11 +66,14 @@ def _of(reading: Reading, inspection: Inspection, subjects: Subjects) -> dict[st
     full = reading.points[0]
     scores = statistics.scores_of(full.texts)
     assert scores is not None
+    # [N, L, 2], over the tokens of all texts; last comes attention, then the MLP. Float64, since claims are about
+    # differences of 0.001.
     scores = scores.astype(np.float64)
     kinds = [kind for one in full.texts for kind in kinds_of(one.pieces, one.token_ids, inspection.ends)]
     groups = np.asarray(kinds)
     start = subjects.tokenizer.bos_token_id
     points = {f"{point.saving:g}": point for point in reading.points if point.saving <= SAVINGS[1] + 1e-9}
+    # The smallest saving and the largest up to the paper's 30 %.
     chosen = {key: points[key] for key in dict.fromkeys((next(iter(points)), list(points)[-1]))}
     beginnings = [_beginning(point, start) for point in chosen.values()]
     statements = [*_on_words(scores, groups), *beginnings, *_on_kinds(scores, groups), *_on_densities(scores)]
@@ -86,6 +89,7 @@ def _ranked(point: Point) -> tuple[list[tuple[str, int, float]], list[int]]:
     scores = statistics.scores_of(point.texts)
     assert scores is not None
     ids = [token for one in point.texts for token in one.token_ids]
+    # A token's text can differ with its surroundings; the last one is shown.
     names = {token: piece for one in point.texts for token, piece in zip(one.token_ids, one.pieces, strict=True)}
     ranked = statistics.by_vocabulary(statistics.mean_scores(scores), ids)
     return [(names[token], count, value) for token, count, value in ranked], [token for token, *_ in ranked]
@@ -99,7 +103,7 @@ def _beginning(point: Point, start: int | None) -> _Statement:
         return _stated(place, paper, "texts begin without a BOS token", None)
     at = ids.index(start)
     values = [value for *_, value in ranked]
-    others = values[:at] + values[at + 1 :]
+    others = values[:at] + values[at + 1 :]  # still in falling order
     margin = values[at] - others[0] if others else float("nan")
     later = max((one - other for one, other in pairwise(others[:10])), default=float("nan"))
     ours = (
@@ -125,7 +129,7 @@ def _on_words(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
         yield _stated("heat map", paper, "one of the two kinds is not in the texts", None)
 
     attention = [_mean(scores[:, layer, 0]) for layer in range(layers)]
-    known = [value for value in attention if value == value]
+    known = [value for value in attention if value == value]  # without NaN
     ours = f"attention's mean gate is {attention[0]:.4f} in layer 0 and {min(known):.4f} to {max(known):.4f} in all"
     paper = "layer 0 has the highest attention gates of all layers"
     yield _stated("token types by layer", paper, ours, attention[0] == max(known))
@@ -139,7 +143,7 @@ def _on_kinds(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
     place, paper = "heat map", "punctuation has exceptionally high gates in all layers"
     chosen = groups == "punctuation"
     if chosen.any() and not chosen.all():
-        gaps = np.nanmean(scores[chosen], axis=0) - np.nanmean(scores[~chosen], axis=0)
+        gaps = np.nanmean(scores[chosen], axis=0) - np.nanmean(scores[~chosen], axis=0)  # [L, 2]
         above, sites = int((gaps > 0).sum()), int((~np.isnan(gaps)).sum())
         ours = f"above the other tokens' mean at {above} of {sites} sites, {_mean(gaps):+.4f} in the mean"
         yield _stated(place, paper, ours, above == sites)
@@ -158,7 +162,7 @@ def _on_kinds(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
     else:
         yield _stated(place, paper, "the texts have none, or nothing else", None)
 
-    means = np.nanmean(scores, axis=0)
+    means = np.nanmean(scores, axis=0)  # [L, 2]
     ranges = [float(np.nanmax(means[:, branch]) - np.nanmin(means[:, branch])) for branch in (0, 1)]
     levels = [_mean(means[:, branch]) for branch in (0, 1)]
     ours = (
@@ -174,6 +178,7 @@ def _on_densities(scores: np.ndarray) -> Iterator[_Statement]:
     paper = "attention layer 13: three modes, at 0.685, 0.692 and 0.702, within 0.02"
     if (found := statistics.density(scores[:, layer, 0])) is not None:
         low, high, heights = found
+        # From places on the grid of the density to values of the gate.
         modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
         shown = ", ".join(f"{mode:.3f}" for mode in modes)
         ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {low:.3f} to {high:.3f}"
@@ -187,8 +192,9 @@ def _on_densities(scores: np.ndarray) -> Iterator[_Statement]:
 
     # What one cut for all layers would skip. The paper's statement holds in part if layers differ less than there.
     medians = np.nanmedian(scores, axis=0)
-    steps = np.abs(np.diff(medians, axis=0))
+    steps = np.abs(np.diff(medians, axis=0))  # [L - 1, 2]
     cut = np.nanquantile(scores, SAVINGS[1])
+    # Sites without gates are left out: a NaN is below no cut.
     shares = (scores < cut).mean(axis=0)[~np.isnan(medians)]
     lowest, highest = round(100 * shares.min()), round(100 * shares.max())
     ours = (

@@ -100,7 +100,7 @@ def inspect_texts(
                 f"{reading.spec} decides on all tokens of a call together; here one call has the whole text, "
                 f"which differs from how the method would write the answer."
             )
-    ends = {subjects.tokenizer.eos_token_id} - {None}
+    ends = {subjects.tokenizer.eos_token_id} - {None}  # a tokenizer may have none
     return Inspection(subjects.name, about, readings, notes, frozenset(ends))
 
 
@@ -134,6 +134,7 @@ def one_text(subjects: Subjects, prompt: str, answer: str | None, max_new_tokens
     model.dial = model.method.dial.skip_nothing
     ids = torch.tensor([first], device=model.device)
     ends = list(end_tokens(model, subjects.tokenizer)) or None
+    # A single text needs no padding, so that any token will do.
     how: Any = {"do_sample": False, "eos_token_id": ends, "pad_token_id": ends and ends[0]}
     written = model.generate(ids, max_new_tokens=max_new_tokens, **how)
     return first, written[0, len(first) :].tolist()
@@ -152,6 +153,7 @@ def tidy(inspection: Inspection) -> DataFrame:
                 sites = one.keep.shape[1] * one.keep.shape[2]
                 table = one.tidy()
                 table.insert(0, "text", number)
+                # Behind `text` and `method`.
                 table.insert(2, "saving", point.saving)
                 kinds = kinds_of(one.pieces, one.token_ids, inspection.ends)
                 table.insert(table.columns.get_loc("token") + 1, "kind", np.asarray(kinds, dtype=object).repeat(sites))
@@ -189,6 +191,7 @@ def record_of(inspection: Inspection) -> dict[str, Any]:
 
 
 def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
+    # At the lowest saving, since whatever is skipped changes the states that later scores are read from.
     everything = reading.points[0]
     scores = statistics.scores_of(everything.texts)
     return {
@@ -202,6 +205,7 @@ def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
 
 
 def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
+    # [N, L, 2], over the tokens of all texts.
     keep = np.concatenate([one.keep for one in point.texts])
     by_kind = statistics.skipped_by(keep, groups)
     part = [
@@ -220,9 +224,11 @@ def _point(point: Point, groups: Sequence[str]) -> dict[str, Any]:
 def _scores(scores: np.ndarray, tokens: int) -> dict[str, Any]:
     """The first text's scores as bytes: 0 to 254 within the range of each site, 255 for a missing score."""
     known = ~np.isnan(scores)
+    # [L, 2]; infinite at a site without scores. `scaled` is -1 wherever a score is missing.
     low = np.where(known, scores, np.inf).min(axis=0)
     high = np.where(known, scores, -np.inf).max(axis=0)
     with np.errstate(invalid="ignore"):
+        # The first text's scores, within the range over all texts.
         scaled = np.nan_to_num((scores[:tokens] - low) / np.maximum(high - low, 1e-12), nan=-1.0)
     levels = np.where(scaled < 0, 255, np.round(scaled * 254)).astype(np.uint8)
     ranges = [

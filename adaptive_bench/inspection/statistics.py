@@ -19,7 +19,7 @@ from adaptive_bench.model.text_decisions import TextDecisions
 KINDS = ("first", "end", "digits", "operator", "punctuation", "function word", "other word", "space", "other")
 _OPERATORS = frozenset("+-*/=<>×÷−·%^±≤≥≠≈")
 _NUMBER_OR_WORD = re.compile(r"\d(?:[\d.,:]*\d)?|[^\W\d_]+(?:['’][^\W\d_]+)*")
-_CONTRACTED = re.compile(r"(?:n['’]t|['’](?:s|m|d|re|ve|ll))$")
+_CONTRACTED = re.compile(r"(?:n['’]t|['’](?:s|m|d|re|ve|ll))$")  # `don't` is looked up as `do`, `it's` as `it`
 # English closed word classes: articles, prepositions, pronouns, conjunctions, auxiliaries and question words.
 FUNCTION_WORDS = frozenset(files(__package__).joinpath("function_words.txt").read_text(encoding="utf-8").split())
 
@@ -57,8 +57,10 @@ def _words_of(pieces: Sequence[str]) -> list[str | None]:
     spans = [(match.start(), match.end(), match.group()) for match in _NUMBER_OR_WORD.finditer(text)]
     words: list[str | None] = []
     at = 0
+    # Not strict: the last sum is the end of the text, where no piece starts.
     for start, piece in zip(accumulate(map(len, pieces), initial=0), pieces, strict=False):
-        first = start + len(piece) - len(piece.lstrip())
+        first = start + len(piece) - len(piece.lstrip())  # most tokenizers put a word's space before it
+        # Both go forward, so spans that end before this piece are done with.
         while at < len(spans) and spans[at][1] <= first:
             at += 1
         inside = at < len(spans) and spans[at][0] <= first < spans[at][1] and bool(piece.strip())
@@ -86,7 +88,7 @@ def skipped_by(keep: np.ndarray, groups: Sequence[str]) -> dict[str, tuple[int, 
     found = {}
     for name in dict.fromkeys(groups):
         one = keep[names == name]
-        attention, mlp = (1.0 - one.mean(axis=(0, 1))).tolist()
+        attention, mlp = (1.0 - one.mean(axis=(0, 1))).tolist()  # over tokens and layers
         found[name] = (len(one), attention, mlp)
     return found
 
@@ -102,7 +104,7 @@ def by_vocabulary(values: np.ndarray, token_ids: Sequence[int]) -> list[tuple[in
     """
     gathered: dict[int, list[float]] = defaultdict(list)
     for token, value in zip(token_ids, values.tolist(), strict=True):
-        if value == value:
+        if value == value:  # not NaN
             gathered[token].append(value)
     found = [(token, len(each), float(np.mean(each))) for token, each in gathered.items()]
     return sorted(found, key=lambda item: -item[2])
@@ -132,9 +134,10 @@ def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
 
 def peaks(heights: Sequence[float], least: float = 0.05) -> list[int]:
     """The modes of a density: points above both neighbours that reach at least the share `least` of the peak."""
-    padded = [-1.0, *heights, -1.0]
+    padded = [-1.0, *heights, -1.0]  # so that the ends have neighbours, and `heights[place]` is `padded[place + 1]`
     return [
         place
         for place in range(len(heights))
+        # Of a plateau the first place counts.
         if padded[place] < padded[place + 1] >= padded[place + 2] and heights[place] >= least
     ]
