@@ -99,6 +99,7 @@ def dial_at(model: AdaptiveModel, saving: float) -> float:
         model.saving = saving
     except UsageError as error:
         raise UsageError(f"{model.spec} cannot draft with {saving:g} of --savings. {error}") from error
+    # The model is left at skip-nothing, which `find_difference` relies on.
     dial, model.dial = model.dial, model.method.dial.skip_nothing
     return dial
 
@@ -118,7 +119,7 @@ def prompts_of(subjects: Subjects, settings: Settings) -> tuple[list[list[int]],
             f"New tokens have to leave room for a prompt in the context of {lm.context_length} tokens, got "
             f"--max-new-tokens {settings.new}. Lower it."
         )
-    texts: dict[str, None] = {}
+    texts: dict[str, None] = {}  # each once: multiple-choice tasks ask one prompt for every choice
     how: dict[str, Any] = {"data_dir": settings.data_dir, "num_fewshot": settings.num_fewshot}
     for name in settings.tasks:
         requests = requests_of(name, split="test", limit=settings.limit, **how)
@@ -129,6 +130,7 @@ def prompts_of(subjects: Subjects, settings: Settings) -> tuple[list[list[int]],
             )
         texts |= dict.fromkeys(request.args[0] for request in requests)
     encoded = [lm.tok_encode(text) or [lm.prefix_token_id] for text in texts]
+    # The end of a prompt has the question.
     return [row[-room:] for row in encoded], sum(len(row) > room for row in encoded), lm.end_tokens
 
 
@@ -141,6 +143,7 @@ def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str
     (model,) = drafter.models
     prompts, shortened, ends = prompts_of(drafter, settings)
     dials = {saving: dial_at(model, saving) for saving in settings.savings}  # refuses wrong savings before measuring
+    # [1, S] each: texts are written one by one.
     rows = [torch.tensor([prompt], device=model.device) for prompt in prompts]
     common: dict[str, Any] = {"max_new_tokens": settings.new, "eos_token_ids": ends}
 
@@ -195,6 +198,7 @@ def _point(
     """Return what drafting at one saving did, apart from its time."""
     rounds = [each for one in ours for each in one.rounds]
     drafted, accepted = sum(each.drafted for each in rounds), sum(each.accepted for each in rounds)
+    # `drafting` tells what drafts skip; `writing` is all work after the prompt, like greedy decoding's `decode` phase.
     drafting, writing = Ledger(model.backbone.costs), Ledger(model.backbone.costs)
     for one in ours:
         drafting.add(one.books["draft"].counts())
@@ -260,6 +264,7 @@ def find_difference(
     if list(greedy) == list(speculative):
         return None
     both = min(len(greedy), len(speculative))
+    # If one text is the beginning of the other, they differ where it ended.
     position = next((at for at in range(both) if greedy[at] != speculative[at]), both)
     ours, theirs = (row[position] if position < len(row) else None for row in (greedy, speculative))
     gap = bound = None
@@ -283,7 +288,9 @@ def _logits_and_bound(model: AdaptiveModel, tokens: Sequence[int], prompt: int) 
     the logits of reading token by token.
     """
     ids = torch.tensor([list(tokens)], device=model.device)
+    # [N + 1, V]: after the prompt, and after each of the N tokens that follow it.
     at_once = model(ids, logits_to_keep=len(tokens) - prompt + 1).logits[0].float()
+    # As plain decoding does: the prompt in one call, then one token at a time from the cache.
     output = model(ids[:, :prompt], use_cache=True, logits_to_keep=1)
     largest = float((output.logits[0, 0].float() - at_once[0]).abs().max())
     for step, at in enumerate(range(prompt, len(tokens)), start=1):

@@ -21,7 +21,7 @@ from adaptive_bench.spec import MethodSpec
 _HEAD = "<!-- Written by `python -m adaptive_bench.docs docs`; change the method's file instead. -->\n\n"
 _LEFT_OUT = "Looking for another one? [Methods that are not here, and why](../methods_left_out.md)."
 _LABEL = re.compile(r"^(Idea|Papers?|Source|Equations|Routed|In both|Deviations[^:]*):", re.MULTILINE)
-_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+_BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}  # keys of a JSON schema
 
 
 def pages() -> dict[str, str]:
@@ -74,6 +74,7 @@ def _parameters(name: str, method: type[Method]) -> str:
 
 
 def _values(schema: dict[str, Any]) -> str:
+    # An optional parameter is `anyOf` its type and `null`; any other one is its own only part.
     parts = [part for part in schema.get("anyOf", [schema]) if part.get("type") != "null"]
     choices = [value for part in parts for value in part.get("enum", [])]
     if choices:
@@ -116,6 +117,7 @@ def _capabilities(name: str) -> str:
     lines = []
     for found, some in specs.items():
         shown = zip(titles, found, first, strict=True)
+        # The first row in full, the others only where they differ from it.
         new = {title: value for title, value, usual in shown if found is first or value != usual}
         told = [f"{title} {value}" for title, value in new.items() if value not in ("yes", "no")]
         for answer in ("yes", "no"):
@@ -135,7 +137,7 @@ def _prose(text: str) -> str:
 
 
 _AS_IT_IS = re.compile(r"(`[^`]*`|\$[^$]+\$)")  # code and equations
-_SIGN = re.compile(r"(?<!^)(?<!\n)\*|[_<|&]")
+_SIGN = re.compile(r"(?<!^)(?<!\n)\*|[_<|&]")  # a star that begins a line stays: it is a list item
 _ENTITIES = {"<": "&lt;", "|": "&#124;", "&": "&amp;"}  # a backslash does not escape these everywhere
 
 
@@ -143,6 +145,7 @@ def _escaped(text: str) -> str:
     """Text with Markdown's signs escaped, except in code and equations, at list items, and in links."""
     parts = _AS_IT_IS.split(text)
     for index in range(0, len(parts), 2):
+        # Splitting by a group puts what matched at odd places: code and equations above, links here.
         pieces = re.split(r"(https?://[^\s,]+[^\s,.])", parts[index])
         pieces[::2] = [_SIGN.sub(lambda sign: _ENTITIES.get(sign[0], "\\" + sign[0]), piece) for piece in pieces[::2]]
         pieces[1::2] = [f"<{link}>" for link in pieces[1::2]]

@@ -26,6 +26,7 @@ NOTEBOOK = "first_steps.ipynb"
 REPOSITORY = "ADAPTIVE_BENCH_REPOSITORY"  # environment variable with the source's address, for the foot of each page
 _NOTEBOOK_PAGE = "first_steps.md"
 _BOARD = "board/index.html"  # `leaderboard build` puts it there, see the Makefile
+# What pymdownx.arithmatex makes with `generic: true`: \(...\) in a line, \[...\] in a block of its own.
 _MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -46,7 +47,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
     """Link to the board, which is not a page of this site but lies beside it."""
-    nav.items.insert(1, Link("Board", _BOARD))
+    nav.items.insert(1, Link("Board", _BOARD))  # second, after the start page
     return nav
 
 
@@ -72,5 +73,5 @@ def page_of(notebook: dict[str, Any]) -> str:
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
-    title, *others = parts[1:]
+    title, *others = parts[1:]  # the first cell is the page's title
     return "\n\n".join([title, parts[0], *others]) + "\n"

@@ -77,11 +77,13 @@ def massive_backbone(family: str) -> PreTrainedModel:
         for name, weight in model.named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight.mul_(BRANCH_FACTOR)
+        # All words in a row, [1, V]. The last hidden state has passed the final norm; the one before it is the stream.
         states = model(torch.arange(FIRST_WORD, VOCABULARY)[None], output_hidden_states=True).hidden_states
         usual = states[-2].std() * embedding.weight.std() / states[0].std()  # for a weight: Gemma scales embeddings
         embedding.weight.mul_(usual / embedding.weight.std())
         embedding.weight[:, MASSIVE] += OTHER_FACTOR * usual
         embedding.weight[BOS, MASSIVE] = FIRST_FACTOR * usual
+        # So that the logits do not come from the massive channels alone.
         head.weight[:, MASSIVE] /= OTHER_FACTOR
     return model
 
@@ -101,11 +103,11 @@ def _original(family: str, width: int = SIZES["hidden_size"]) -> PreTrainedModel
     config = AutoConfig.for_model(family, **sizes)
     caps_scores = getattr(config, "attn_logit_softcapping", None) is not None
     attention = "eager" if caps_scores else "sdpa"  # the fused kernels cannot soft-cap scores
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with torch.random.fork_rng(devices=[]), torch.no_grad():  # the caller's generator stays where it is
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config, attn_implementation=attention)
         for name, parameter in model.named_parameters():
-            if "norm" in name:
+            if "norm" in name:  # Hugging Face starts all norms alike, which would hide that two were swapped
                 parameter.add_(0.3 * torch.randn_like(parameter))
             if any(f".{norm}." in name for norm in about.norm_after.values()):
                 parameter.add_(2.0)  # otherwise scaled embeddings drown out the branches, and each word predicts itself
@@ -178,7 +180,7 @@ def random_text(
     for row, length in enumerate(lengths):
         start = width - length if side == "left" else 0
         end = start + length
-        ids[row, start:end] = words[row, :length]
+        ids[row, start:end] = words[row, :length]  # the same words whichever side is padded
         mask[row, start:end] = 1
         continuation[row, start + ((length + 1) // 2 if prompt is None else prompt) : end] = True
     return Text(ids, mask, continuation)
@@ -186,6 +188,7 @@ def random_text(
 
 def write_model_folder(folder: Path) -> Path:
     """Write a Llama of two layers, always with the same weights, and its tokenizer; returns the folder."""
+    # A token for every byte and no merges: any text can be written, and no training is needed.
     vocabulary = ["<pad>", "</s>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     core = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(vocabulary)}, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

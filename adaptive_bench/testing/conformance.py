@@ -27,6 +27,7 @@ class MethodConformance:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        # Per subclass, so that its tests share a suite: checks run once, also those that others need.
         cls._suites = {}
 
 
@@ -44,6 +45,7 @@ def _test(check: Check, family: str) -> Callable[[MethodConformance], None]:
     return test
 
 
+# At the time of import, because pytest collects the methods that the class has then.
 for _check in CHECKS:
     for _family in FAMILIES:
         setattr(MethodConformance, f"test_{_check.name}_{_family}", _test(_check, _family))

@@ -29,6 +29,7 @@ def replayed_logits(backbone: PreTrainedModel, input_ids: Tensor, decisions: Seq
                 handles.append(layer.register_forward_hook(_scale_update(decision.scale)))
                 continue
             reads, adds = _modules(layer, site.branch, find_family(backbone.config.model_type))
+            # Without a norm there is no module whose output is the branch's input, so the input itself is scaled.
             if reads is None:
                 own = layer.self_attn if site.branch == "attention" else layer.mlp
                 handles.append(own.register_forward_pre_hook(_scale_input(decision.input_scale), with_kwargs=True))
@@ -73,6 +74,7 @@ def _scale_input(scale: Tensor | None) -> Any:
 
 def _scale_update(scale: Tensor | None) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        # `output - inputs[0]` is what the layer adds to the stream.
         return output if scale is None else inputs[0] + scale * (output - inputs[0])
 
     return hook
@@ -95,6 +97,7 @@ def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
 
 def generated_tokens(model: AdaptiveModel, text: Text) -> list[list[int]]:
     """The tokens that the model writes after the prompts; some rows finish before others."""
+    # Any rule that ends rows at different times would do.
     ends = lambda new: new[-1] % 7 == 0  # noqa: E731
     return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=ends)
 

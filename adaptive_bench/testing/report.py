@@ -40,6 +40,7 @@ def capability_matrix(results: Iterable[Result]) -> Matrix:
         failing = {result.family for result in found if result.status == "failed"}
         sound = dict.fromkeys(result.family for result in found if result.family not in failing)
         matrix[spec] = {"families": ", ".join(sound) or "none"}
+        # The first one, `families`, is the one just set; all others are facts that checks found.
         for key in (capability.key for capability in CAPABILITIES[1:]):
             facts = {result.family: result.facts[key] for result in found if key in result.facts}
             values = {name: fact if isinstance(fact, str) else "yes" if fact else "no" for name, fact in facts.items()}
@@ -101,6 +102,7 @@ class Report:
             disable_numparse=True,
             maxcolwidths=[_WIDTH - sum(2 + len(number) for number in rows[0][1:]), *(None for _ in CHECKS)],
         )
+        # With a space that does not break, so that a number stays on the line of its check.
         legend = ", ".join(f"{number}\N{NO-BREAK SPACE}{check.name}" for number, check in enumerate(CHECKS, 1))
         return f"{table}\n\n{textwrap.fill(legend, _WIDTH)}".replace("\N{NO-BREAK SPACE}", " ")
 
@@ -163,5 +165,6 @@ def check_specs(
                 results += family_results
                 task.advance(1, spec=str(spec))
             if not failed:  # a broken spec is not compared with others
+                # One family is enough to tell two specs apart.
                 behaviours[spec] = trained_behaviour(Subject(spec, families[0], device))
     return Report(tuple(results), tuple(duplicate_warnings(behaviours)), time.perf_counter() - start_s)

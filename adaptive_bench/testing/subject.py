@@ -19,7 +19,7 @@ from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
 from adaptive_bench.training.encoding import IGNORED_LABEL
 
 SEED = 1
-SPREAD = 0.3
+SPREAD = 0.3  # standard deviation of what is added to parameters
 SHARES = (0.4, 0.8)  # of the largest saving the dial can reach
 CALIBRATION_PROMPT = 10
 CALIBRATION_TEXT = random_text((24,) * 6, seed=99, prompt=CALIBRATION_PROMPT)
@@ -47,6 +47,7 @@ class Subject:
     def build(self, spec: MethodSpec | None = None) -> AdaptiveModel:
         """A new model in `eval()` that is ready to be trained, by default of the spec itself."""
         model = AdaptiveModel.build(self.backbone(), spec or self.spec, seed=SEED).eval()
+        # Trained static depth, for one, chooses its layers on text before the first step.
         model.prepare_training([CALIBRATION_TEXT.to(self.device).arguments])
         return model
 
@@ -74,6 +75,7 @@ class Subject:
         """Dial values that should skip, each more than the one before; empty if the dial cannot be moved."""
         method = self._shared.method
         values = (method.checked_dial(share * method.max_saved_tokens) for share in SHARES)
+        # Both shares may give one value of a dial that moves in steps.
         return [value for value in dict.fromkeys(values) if value != method.dial.skip_nothing]
 
     @property
@@ -94,6 +96,7 @@ def spread(model: AdaptiveModel) -> None:
     """Move the method's parameters at random, as training would, so that scores differ between tokens."""
     generator = torch.Generator().manual_seed(SEED)
     for parameter in model.method.parameters():
+        # Drawn on the CPU, so that every device gets the same numbers.
         parameter.add_(SPREAD * torch.randn(parameter.shape, generator=generator).to(parameter.device))
 
 
@@ -123,6 +126,7 @@ class ShortTraining:
 
     def backward(self, step: int) -> float:
         """Computes the gradient of optimizer step `step` of 1 .. total_steps, and returns its loss."""
+        # Numbered by the step, so that a resumed training reads what the whole one reads.
         number = self.first_text + step - 1
         text = random_text(LENGTHS, seed=number, side="right", distinct=True).to(self.model.device)
         labels = text.input_ids.masked_fill(~text.continuation_mask, IGNORED_LABEL)

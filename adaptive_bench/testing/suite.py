@@ -56,6 +56,7 @@ class Suite:
     def result(self, check: Check) -> Result:
         """The result of one check; the checks that it needs run first."""
         if check.name not in self._results:
+            # Through `CHECKS`, because a check names those that it needs; results are kept, so none runs twice.
             for needed in CHECKS:
                 if needed.name in check.needs:
                     self.result(needed)
@@ -66,21 +67,23 @@ class Suite:
             elif check.of_training:
                 if key not in self.shared:
                     self.shared[key] = self._run(check)
+                # The shared result may be of another spec that is trained alike.
                 result = replace(self.shared[key], spec=str(self.subject.spec))
             else:
                 result = self._run(check)
-            if missing or result.status == "failed":
+            if missing or result.status == "failed":  # what needs this one does not run either
                 self._blocked.add(check.name)
             self._results[check.name] = result
         return self._results[check.name]
 
     def _run(self, check: Check) -> Result:
         try:
+            # `Subject.text` draws other texts at the second try; a rule that is broken is broken there too.
             for self.subject.texts in range(2 if check.rounding else 1):
                 try:
                     return self._result(check, "passed", "", check.probe(self.subject))
                 except Violation as error:
-                    violation = error
+                    violation = error  # `error` is unset at the end of its handler
             return self._result(check, "failed", str(violation))
         except NotApplicable as reason:
             return self._result(check, "not applicable", str(reason), reason.facts)

@@ -74,6 +74,7 @@ def detach(subject: Subject) -> Facts:
     model.prepare_training([text.arguments])
     if model.needs_calibration:
         model.calibrate([text.arguments], [0.5 * model.method.max_saved_tokens])
+    # Half of what a calibrated, spread model can save; of this model nothing is asked but that it runs.
     model.dial = model.method.checked_dial(0.5 * shared.method.max_saved_tokens)
     with torch.no_grad():
         model(**text.arguments)
@@ -81,6 +82,7 @@ def detach(subject: Subject) -> Facts:
     del model
     after = _tensors(backbone)
     both = before.keys() & after.keys()
+    # Tensors that came or went, and those whose values changed.
     changed = [*(before.keys() ^ after.keys()), *(name for name in both if not torch.equal(before[name], after[name]))]
     demand(
         not changed,
@@ -104,6 +106,7 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
 def _modules(module: nn.Module) -> list[tuple[str, type, object, int]]:
     """Every module with its class, its forward and its number of hooks."""
     return [
+        # A patched `forward` is another function, so its identity tells.
         (name, type(part), part.forward.__func__, len(part._forward_hooks) + len(part._forward_pre_hooks))
         for name, part in module.named_modules()
     ]
@@ -126,6 +129,7 @@ def identity(subject: Subject) -> Facts:
         f"At dial {model.dial:g} (skip_nothing) no token may skip, but some do at {_named(skipped)}. Return "
         "EXECUTE_ALL there.",
     )
+    # Scores that tie, and calls of a single token, are where rankings and quantiles go wrong.
     for name, rows in {"three rows": [0, 1, 2], "rows of the same tokens": [0, 0, 0], "one row": [0]}.items():
         saved = saved_by_phase(model, text.rows(rows), 6)
         demand(
@@ -169,7 +173,7 @@ BACKBONES = {
     wide_backbone: f"at a width of {WIDTH}",
     massive_backbone: f"at a width of {WIDTH} with massive activations",
 }
-ROWS, STEPS = 24, 100
+ROWS, STEPS = 24, 100  # STEPS: length of the schedule whose first step is looked at
 SAMPLED = 0.03  # share of token-branches that sampled choices leave out if they lean towards "execute" by 5
 
 
@@ -186,6 +190,7 @@ def intact(subject: Subject) -> Facts:
     declared = method.initial_change(method.config)
     for make, where in BACKBONES.items():
         backbone, text = subject.backbone(make), subject.text(*[10] * ROWS, prompt=4)
+        # Massive activations belong to this token, see `massive_backbone`.
         text.input_ids[:, 0] = BOS
         built, at_once = AdaptiveModel.build(backbone, subject.spec, seed=SEED), subject.declared_class != "C0"
         _same_logits(built, backbone, text, declared, where, at_once=at_once)
@@ -229,7 +234,7 @@ def _same_logits(
         )
     # Other dials promise a saving at every value, or move in steps, for example by a whole token of a sequence.
     if model.method.solves_dial and model.method.fitted is None and not at_once:
-        model.dial = model.method.dial.at(NARROWEST)
+        model.dial = model.method.dial.at(NARROWEST)  # the next value that a bisection can reach
         skipped = _skipped(model, text)
         demand(
             skipped <= SLACK,
@@ -262,7 +267,8 @@ def _skipped(model: AdaptiveModel, text: Text) -> float:
         model(**text.arguments, labels=labels if model.training else None)
     left_out = 0
     for site, decision in decisions:
-        assert decision.keep is not None
+        assert decision.keep is not None  # `recorded_decisions` makes masks of all decisions
+        # A router in training executes all tokens and multiplies by 0 what it skips.
         ran = decision.keep if decision.scale is None else decision.keep & (decision.scale != 0).any(dim=-1)
-        left_out += int((text.valid & ~ran).sum()) * (2 if site.branch == "layer" else 1)
+        left_out += int((text.valid & ~ran).sum()) * (2 if site.branch == "layer" else 1)  # a layer has two branches
     return left_out / max(1, len(model.method.eligible_sites) * int(text.valid.sum()))

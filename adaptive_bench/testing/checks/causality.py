@@ -54,7 +54,7 @@ def independence(subject: Subject) -> Facts:
     Texts share templates, worked examples and whole questions. If draws depended on the text alone, shared parts would
     get the same decisions, and the saving would rest on a handful of draws, whatever the number of documents.
     """
-    model, text = subject.model(), subject.text(16).rows([0] * _DOCUMENTS)
+    model, text = subject.model(), subject.text(16).rows([0] * _DOCUMENTS)  # equal texts, so only documents differ
     keys = torch.tensor([document_key("check", number) for number in range(_DOCUMENTS)], device=subject.device)
     for dial in subject.dials or subject.all_dials:
         model.dial = dial
@@ -97,6 +97,8 @@ def _disagreement(kept: torch.Tensor) -> tuple[float, float]:
     kept = kept.double()
     documents = kept.shape[1]
     executed, rates = kept.mean(dim=1), kept.mean(dim=(1, 2))
+    # With the share p of documents that execute, two documents differ with probability 2 p (1 - p); the factor leaves
+    # out pairs of a document with itself.
     within_texts = 2 * executed * (1 - executed) * documents / (documents - 1)
     return float(within_texts.mean()), float((2 * rates * (1 - rates)).mean())
 
@@ -118,6 +120,7 @@ def batching(subject: Subject) -> Facts:
     worst, at = 0.0, model.dial
     for dial in subject.dials or subject.all_dials:
         model.dial = dial
+        # Real tokens row after row, so that the rows' own logits joined are those of a batch.
         wanted = [logits_of(model, text) for text in alone]
         padded = max(difference(logits_of(model, left.rows([row])), wanted[row]) for row in range(len(LENGTHS)))
         together = torch.cat(wanted)
@@ -128,7 +131,7 @@ def batching(subject: Subject) -> Facts:
         )
         left_padding &= padded <= TOLERANCE
         batch &= mixed <= TOLERANCE
-        worst, at = max((worst, at), (padded, dial), (mixed, dial))
+        worst, at = max((worst, at), (padded, dial), (mixed, dial))  # the largest difference and its dial
     batch &= generated_tokens(model, prompts) == [generated_tokens(model, prompts.rows([row]))[0] for row in range(3)]
     facts: Facts = {"batch": batch, "left_padding": left_padding}
     if subject.declared_class == "C2":
@@ -161,11 +164,12 @@ def causality(subject: Subject) -> Facts:
     model, kept = subject.model(), 8
     prompt = 4 if subject.declared_class == "C0" else 12  # a method may look ahead in prompts alone
     text, changed = subject.text(15, 15, 15, prompt=prompt), subject.text(15, 15, 15, seed=1, prompt=prompt)
-    changed.input_ids[:, :kept] = text.input_ids[:, :kept]
+    changed.input_ids[:, :kept] = text.input_ids[:, :kept]  # the same tokens first, others after them
     worst, at = 0.0, model.dial
     for dial in subject.dials or subject.all_dials:
         model.dial = dial
         base = _prefix_logits(model, text, kept)
+        # Later tokens changed, and missing.
         others = (_prefix_logits(model, changed, kept), _prefix_logits(model, text.prefix(kept), kept))
         worst, at = max((worst, at), *((difference(base, other), dial) for other in others))
     if subject.declared_class == "C0":

@@ -45,7 +45,7 @@ def effect(subject: Subject) -> Facts:
     for model.dial in dials:
         likelihoods.append(_log_likelihoods(model, text))
         generations.append(new_tokens(model, prompts.input_ids, prompts.attention_mask, max_new_tokens=8))
-    pairs = [(0, 2), (1, 2)] if dials[1] != dials[2] else [(0, 2)]
+    pairs = [(0, 2), (1, 2)] if dials[1] != dials[2] else [(0, 2)]  # a dial may have two values only
     moves_likelihoods = all(difference(likelihoods[one], likelihoods[other]) > VISIBLE for one, other in pairs)
     moves_generations = all(generations[one] != generations[other] for one, other in pairs)
     demand(
@@ -99,6 +99,7 @@ def _saved_tokens(model: AdaptiveModel, text: Text, dial: float) -> float:
 
 def _log_likelihoods(model: AdaptiveModel, text: Text) -> Tensor:
     """Log-likelihoods [N] of the tokens of the continuations."""
+    # Position t predicts token t + 1. No row is padded, so [N, V] is [B, S, V] again.
     targets = text.input_ids[:, 1:][text.continuation_mask[:, 1:]]
     scores = logits_of(model, text).view(*text.input_ids.shape, -1)[:, :-1].log_softmax(dim=-1)
     return scores[text.continuation_mask[:, 1:]].gather(1, targets[:, None])[:, 0]
@@ -147,6 +148,7 @@ def claims(subject: Subject) -> Facts:
     for share in SHARES:
         wanted = share * method.max_saved_tokens
         model.dial = method.checked_dial(wanted)
+        # A dial that was solved for promises what was measured at it, which may be off the wanted saving.
         promised = method.dial_table.nearest(wanted)[1] if method.solves_dial else wanted
         saved = saved_by_phase(model, text, CALIBRATION_PROMPT)
         for phase in ("scoring", "together") if method.solves_dial else ("scoring", "writing"):

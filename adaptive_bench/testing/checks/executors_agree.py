@@ -62,11 +62,13 @@ def cached(subject: Subject) -> Facts:
         )
     model, prompt = subject.model(), 6
     text = subject.text(15, 15, prompt=prompt)
+    # The second row is padded on the left by two tokens.
     text.attention_mask[1, :2] = 0
     end = text.input_ids.shape[1]
     for dial in subject.all_dials:
         model.dial = dial
         for model.executor, cuts in (
+            # Token by token; then one token and two chunks.
             ("packed", range(prompt, end + 1)),
             ("masked", (prompt, prompt + 1, end - 4, end)),
         ):
@@ -76,6 +78,7 @@ def cached(subject: Subject) -> Facts:
             for start, stop in pairwise(cuts):
                 output = model(text.input_ids[:, start:stop], past_key_values=output.past_key_values, use_cache=True)
                 parts.append(output.logits)
+            # Both [N, V], the real tokens row after row.
             worst = difference(torch.cat(parts, dim=1)[text.valid], logits_of(model, text))
             demand(
                 worst <= TOLERANCE,

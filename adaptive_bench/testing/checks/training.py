@@ -32,6 +32,7 @@ def gradients(subject: Subject) -> Facts:
     for step in range(1, 5):
         training.backward(step)
         for name, parameter in model.named_parameters():
+            # A curriculum or a random draw may leave a parameter out of a single step.
             if parameter.grad is not None and bool((parameter.grad != 0).any()):
                 reached.add(name)
         training.optimizer.step()
