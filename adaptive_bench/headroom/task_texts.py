@@ -1,5 +1,6 @@
-"""Collects the texts of a task's documents as tokens: a prompt followed by what the full model writes, or by the given
-answer of a log-likelihood task.
+"""Collects the texts of a task's documents as tokens, each a prompt with its answer.
+
+The answer is what the full model writes, or the given one of a log-likelihood task.
 """
 
 from __future__ import annotations

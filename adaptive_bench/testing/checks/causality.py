@@ -1,5 +1,6 @@
-"""Checks what decisions depend on: the causality class as measured against the declared one, batchmates and padding,
-the seed, and for methods that draw at random the document.
+"""Checks what decisions depend on: which part of the text, batchmates, padding, the seed, and the document.
+
+The causality class that is measured must be the declared one. Only methods that draw at random may decide by document.
 """
 
 from __future__ import annotations
