@@ -91,6 +91,7 @@ def verdict(task: Mapping[str, Any]) -> str:
             f"With all layers this model is no better at {task['task']} than guessing, so there is nothing to keep. "
             f"Train it on the task first."
         )
+    # Headroom is `None` where documents could be asked only once.
     found = {level["level"]: level["headroom"] for level in task["levels"] if level["reached"] and level["headroom"]}
     if not found:
         reason = task["asked_once"] or "no static set saves that much"

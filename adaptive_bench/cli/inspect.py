@@ -73,7 +73,7 @@ def inspect(
         )
     if paper and to is not None and to != output.STDOUT and to.suffix != ".json":
         raise UsageError(f"--paper is printed, and written as .json, got -o {str(to)!r}. Name such a file.")
-    prompt, given = _read(text), _read(answer)
+    prompt, given = _read(text), _read(answer)  # before the libraries load, which takes seconds
     rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
     asked = None if savings is None else options.numbers(savings, "--savings", float, rule, options.is_share)
     load_libraries(plugin)
@@ -131,7 +131,7 @@ def _read(file: Path | None) -> str | None:
         ) from error
     if not text.strip():
         raise UsageError(f"A text has one token or more, got an empty one in {str(file)!r}. Name another one.")
-    return text.removesuffix("\n")
+    return text.removesuffix("\n")  # with which editors end a file, and which is no part of a prompt
 
 
 def _texts_of(

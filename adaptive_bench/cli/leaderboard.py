@@ -32,7 +32,7 @@ from adaptive_bench.store.timings import BATCHES
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import not_to_be_quoted
 
-ENTRIES = Path("leaderboard/entries")
+ENTRIES = Path("leaderboard/entries")  # of a checkout of this repository, to which entries are proposed
 
 
 class _ShowByDefault(TyperGroup):
@@ -75,6 +75,7 @@ def show(
     for path in chosen:
         if not is_entry(path.parent):
             read_json(path)  # raises an error that says how to repair a damaged table, which would be left out below
+    # Only the terminal's table leaves anything out.
     typer.echo(render(chosen, wide=everything) if style == "terminal" else render(chosen))
 
 
@@ -225,7 +226,7 @@ def submit(
         )
     folder = options.find_run(run, out)
     registry.load_plugins(plugin)
-    said = {} if about is None else dict(read_mapping(about))
+    said = {} if about is None else dict(read_mapping(about))  # options come after it and win
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     load_libraries()

@@ -79,6 +79,7 @@ def list_names(
 def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Mapping[str, Any]]:
     """The row with one name, or the rows of a section of keys."""
     key = "run" if what == "runs" else "name"
+    # A run outside the default output folder is listed as `<folder>/<name>`.
     if found := [row for row in rows if row[key] == name or (what == "runs" and Path(row[key]).name == name)]:
         return found
     if what == "keys" and (section := [row for row in rows if row[key].startswith(f"{name}.")]):
@@ -137,7 +138,7 @@ def description_in_source(method: str) -> str | None:
 
 
 def _registered(group: registry.Group) -> list[dict[str, Any]]:
-    if group in ("methods", "families"):
+    if group in ("methods", "families"):  # their modules import PyTorch
         load_libraries()
     return [_facts(group, name) | {"origin": registry.origin(group, name)} for name in registry.names(group)]
 

@@ -54,6 +54,7 @@ class Source:
         if name == "app":
             # Every group's file has one; a test reads the help of all commands.
             return re.search(r'^app = .*?help="(.*?)"', text, re.MULTILINE | re.DOTALL)[1]  # type: ignore[index]
+        # From the function's `def` over its options to the end of the docstring's first paragraph.
         of_function = re.search(rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")', text, re.MULTILINE | re.DOTALL)
         return " ".join(of_function[1].split()) if of_function else ""
 

@@ -38,7 +38,7 @@ def status(
 
     check_output(out)
     found = sorted(pieces(out), key=lambda piece: _OF_WORK.index(piece.state))
-    if as_json:
+    if as_json:  # with finished work, whatever --all says
         typer.echo(json_text([asdict(piece) | {"folder": str(piece.folder)} for piece in found]), nl=False)
     else:
         counts = Counter(piece.state for piece in found)
@@ -95,7 +95,7 @@ def clean(
     if found := of_output(out, trials=trials):
         _delete(found, f"what no run in {out} refers to", yes, dry_run)
     else:
-        owners = "a run" if trials else "a run or a trial"
+        owners = "a run" if trials else "a run or a trial"  # with --trials a trial keeps nothing
         typer.echo(f"Every record in {out} belongs to {owners}: nothing is to be deleted.")
 
 

@@ -81,7 +81,7 @@ def time(
         rounds=rounds,
         precision=precision,
         device=device,
-        out=out if config is None else config.out,
+        out=out if config is None else config.out,  # beside the run's records, where its table looks for times
         run=config,
         again=again,
     )

@@ -100,6 +100,7 @@ class Report:
             tablefmt="plain",
             colalign=("left", *("right" for _ in CHECKS)),
             disable_numparse=True,
+            # What two spaces and a number for each check leave.
             maxcolwidths=[_WIDTH - sum(2 + len(number) for number in rows[0][1:]), *(None for _ in CHECKS)],
         )
         # With a space that does not break, so that a number stays on the line of its check.

@@ -98,6 +98,7 @@ class StudyResult:
 
     def write(self, folder: Path) -> None:
         """Write `result.json`."""
+        # `schema` and `best` are for people and other programs; `read` finds the best from the trials.
         best = {method: trial.spec for method, trial in self.best.items()}
         atomic.write_json(folder / "result.json", {"schema": SCHEMA, "best": best, **asdict(self)})
 

@@ -133,6 +133,7 @@ class _ElementCount(TorchFunctionMode):
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if function is torch.cosine_similarity:
+            # Two norms and a product, each 2 FLOPs per element.
             self.flops += 2 * 3 * int(torch.broadcast_tensors(*args[:2])[0].numel())
         elif function in (torch.multiply, torch.pairwise_distance):
             self.flops += 2 * int(args[0].numel())

@@ -130,8 +130,9 @@ def resuming(subject: Subject) -> Facts:
     first = ShortTraining(subject, total_steps=4)
     halves = first.run(1, 2)
     with tempfile.TemporaryDirectory() as folder:
+        # Step 2, one micro-batch a step, no MACs counted.
         resume.save(Path(folder), resume.Progress(2, 1, 0), first.model, first.optimizer)
-        second = ShortTraining(subject, total_steps=4)
+        second = ShortTraining(subject, total_steps=4)  # stands for the new process
         newest = resume.newest(Path(folder))
         assert newest is not None
         resume.restore(newest, second.model, second.optimizer)
