@@ -43,7 +43,6 @@ VERSION = 3
 # Number of documents whose texts are read token by token, and of their tokens: for the search of layers to leave out,
 # and for the cost of each site. The latter needs fewer, since sensitive sites cost ten times the median.
 TEXT_DOCUMENTS, SET_TOKENS, SITE_TOKENS = 32, 2048, 1024
-LEVELS = (0.05, 0.1, 0.15, 0.2, 0.25)  # net savings, unless others are asked for
 _BITS = "bits_per_byte"
 
 
@@ -93,17 +92,17 @@ class Settings:
 
     Attributes:
         levels: Net savings at which headroom is read off.
-        limit: Number of documents of each task, drawn as `evaluate` draws them; `None` for all.
+        limit: Number of documents of each task, drawn as `evaluate` draws them.
         seed: Seed of the measurement of sites.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
     """
 
-    levels: tuple[float, ...] = LEVELS
-    limit: int | None = 128
-    seed: int = 0
-    num_fewshot: int | None = None
-    data_dir: Path | None = None
-    batch_size: int = 64
+    levels: tuple[float, ...]
+    limit: int
+    seed: int
+    num_fewshot: int | None
+    data_dir: Path | None
+    batch_size: int
 
 
 def study(subject: Subject, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
@@ -321,14 +320,13 @@ class _TaskStudy:
     @cached_property
     def _texts(self) -> list[TaskText]:
         """Texts of some validation documents."""
-        limit = self._settings.limit
         return collect_texts(
             static_model(self._subject.model, ()),
             self._subject.tokenizer,
             self._task.name,
             split="validation",
             reporter=LinesOnly(self._reporter),
-            **self._how | {"limit": TEXT_DOCUMENTS if limit is None else min(limit, TEXT_DOCUMENTS)},
+            **self._how | {"limit": min(self._settings.limit, TEXT_DOCUMENTS)},
         )
 
 
