@@ -64,7 +64,7 @@ def generate(
     out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Continue prompts with a trained model; the last line, on stderr, says what was saved."""
-    checkpoint = options.open_run(run, out, plugin)
+    source = options.open_run(run, out, plugin)
     if saving is not None and dial is not None:
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     options.check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
@@ -84,10 +84,10 @@ def generate(
     from adaptive_bench.runs.backbone_source import find_device
     from adaptive_bench.runs.trained import check_has_dials, find_model, quantized_as
 
-    folder, sparing = find_model(checkpoint, method)
+    folder, sparing = find_model(source, method)
     model = AdaptiveModel.from_pretrained(folder, method, calibration=calibration, **sparing).to(find_device(device))
     if saving is not None or dial is not None:
-        check_has_dials(checkpoint, model, stored_calibration.names(folder, model.spec))
+        check_has_dials(source, model, stored_calibration.names(folder, model.spec))
     if saving is not None:
         model.saving = saving
     if dial is not None:
@@ -112,7 +112,7 @@ def generate(
         **sampling,
     )
     report: Any = model.compute_report()
-    if (form := quantized_as(checkpoint)) != "none":
+    if (form := quantized_as(source)) != "none":
         note = f"Note: the model is taken as it was trained; this run evaluated with --quantize {form}."
         typer.echo(paragraph(note), err=True)
     # A saved model keeps its dial, so it may skip without either option.

@@ -204,7 +204,7 @@ def paper_shown(record: Mapping[str, Any]) -> str:
     about = f"{record['name']}, {', '.join(record['tasks'])}: {record['texts']} texts, {record['tokens']} tokens."
     parts = [paragraph(f"{record['source']} beside {about}")]
     for method in record["methods"]:
-        parts.append(f"{method['spec']}")
+        parts.append(method["spec"])
         for one in method["statements"]:
             lines = (
                 f"  {one['place']}: {one['paper']}",

@@ -251,8 +251,8 @@ def _sentences(record: Mapping[str, Any]) -> list[str]:
         differences = point["differences"]
         for each in differences[:_SHOWN]:
             found.append(f"Draft saving {_drafted(point)} %, prompt {each['text']}: {_difference(each)}")
-        if more := len(differences) - _SHOWN:
-            found += [f"Draft saving {_drafted(point)} %: {more} more texts differ."] if more > 0 else []
+        if (more := len(differences) - _SHOWN) > 0:
+            found.append(f"Draft saving {_drafted(point)} %: {more} more texts differ.")
     return found
 
 
