@@ -39,7 +39,7 @@ def gate_analysis(subjects: Subjects, texts: Sequence[Text], tasks: Sequence[str
     inspection = inspect_texts(subjects, texts, None, about=", ".join(tasks))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # numpy warns of the mean of a site without gates
-        methods = [_of(reading, inspection, subjects) for reading in inspection.readings if _has_gates(reading)]
+        methods = [_analysed(reading, inspection, subjects) for reading in inspection.readings if _has_gates(reading)]
     if not methods:
         specs = ", ".join(reading.spec for reading in inspection.readings)
         raise UsageError(
@@ -62,7 +62,7 @@ def _has_gates(reading: Reading) -> bool:
     return scores is not None and bool(np.nanmin(scores) >= 0 and np.nanmax(scores) <= 1)
 
 
-def _of(reading: Reading, inspection: Inspection, subjects: Subjects) -> dict[str, Any]:
+def _analysed(reading: Reading, inspection: Inspection, subjects: Subjects) -> dict[str, Any]:
     full = reading.points[0]
     scores = statistics.scores_of(full.texts)
     assert scores is not None
@@ -74,7 +74,7 @@ def _of(reading: Reading, inspection: Inspection, subjects: Subjects) -> dict[st
     start = subjects.tokenizer.bos_token_id
     points = {f"{point.saving:g}": point for point in reading.points if point.saving <= SAVINGS[1] + 1e-9}
     # The smallest saving and the largest up to the paper's 30 %.
-    chosen = {key: points[key] for key in dict.fromkeys((next(iter(points)), list(points)[-1]))}
+    chosen = {key: points[key] for key in (next(iter(points)), next(reversed(points)))}
     beginnings = [_beginning(point, start) for point in chosen.values()]
     statements = [*_on_words(scores, groups), *beginnings, *_on_kinds(scores, groups), *_on_densities(scores)]
     top = {
@@ -129,7 +129,7 @@ def _on_words(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
         yield _stated("heat map", paper, "one of the two kinds is not in the texts", None)
 
     attention = [_mean(scores[:, layer, 0]) for layer in range(layers)]
-    known = [value for value in attention if value == value]  # without NaN
+    known = [value for value in attention if not np.isnan(value)]
     ours = f"attention's mean gate is {attention[0]:.4f} in layer 0 and {min(known):.4f} to {max(known):.4f} in all"
     paper = "layer 0 has the highest attention gates of all layers"
     yield _stated("token types by layer", paper, ours, attention[0] == max(known))
@@ -214,6 +214,6 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def _at_height(of_paper: Sequence[int] | range, layers: int) -> list[int]:
+def _at_height(of_paper: Sequence[int], layers: int) -> list[int]:
     """The layers at the same relative depth as some of the paper's 16 layers."""
     return list(dict.fromkeys(min(layers - 1, layer * layers // _PAPER_LAYERS) for layer in of_paper))

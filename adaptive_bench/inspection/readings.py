@@ -192,15 +192,15 @@ def record_of(inspection: Inspection) -> dict[str, Any]:
 
 def _method(reading: Reading, groups: Sequence[str]) -> dict[str, Any]:
     # At the lowest saving, since whatever is skipped changes the states that later scores are read from.
-    everything = reading.points[0]
-    scores = statistics.scores_of(everything.texts)
+    least = reading.points[0]
+    scores = statistics.scores_of(least.texts)
     return {
         "spec": reading.spec,
         "dial_name": reading.dial_name,
         "unit": reading.unit,
         "semantics": reading.semantics,
         "points": {f"{point.saving:g}": _point(point, groups) for point in reading.points},
-        "scores": None if scores is None else _scores(scores, len(everything.texts[0].pieces)),
+        "scores": None if scores is None else _scores(scores, len(least.texts[0].pieces)),
     }
 
 

@@ -104,7 +104,7 @@ def by_vocabulary(values: np.ndarray, token_ids: Sequence[int]) -> list[tuple[in
     """
     gathered: dict[int, list[float]] = defaultdict(list)
     for token, value in zip(token_ids, values.tolist(), strict=True):
-        if value == value:  # not NaN
+        if not np.isnan(value):
             gathered[token].append(value)
     found = [(token, len(each), float(np.mean(each))) for token, each in gathered.items()]
     return sorted(found, key=lambda item: -item[2])
