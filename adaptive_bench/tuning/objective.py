@@ -83,4 +83,4 @@ def nearest(points: Sequence[Point], level: float, name: str) -> int | None:
     """Place of the measured point nearest to a level; `None` if that point saves clearly less than the level."""
     place = matching.nearest([point.saved.get(name) for point in points], level)
     # A level of 0 is always reached, even if gates cost more than nothing and the measured saving is negative.
-    return None if place is None or 0 < level > points[place].at(name) + REACHED else place
+    return None if place is None or level > max(0.0, points[place].at(name) + REACHED) else place

@@ -49,8 +49,7 @@ class Trial:
         """Tell Optuna how the trial ended, and keep its result with `about`, further fields of `TrialResult`; `called`
         is the result's name of the state, if not Optuna's.
         """
-        # Optuna takes no value for a failed trial, and its sampler ignores such trials.
-        self.search.study.tell(self.asked, value if state is TrialState.COMPLETE else None, state)
+        self.search.study.tell(self.asked, value, state)
         result = TrialResult(
             method=str(self.search.space.spec),
             number=self.asked.number,

@@ -111,8 +111,8 @@ def tune(
             return found
 
         def to_the_end(some: Sequence[Search], measuring: TrialRunner) -> None:
-            while trials := [trial for one in some for trial in one.ask()]:
-                measuring.do(trials)
+            while begun := [trial for one in some for trial in one.ask()]:
+                measuring.do(begun)
                 result()  # after every round, so that a study that is stopped has what it found
 
         measuring = TrialRunner(objective, config, reporter, jobs)
