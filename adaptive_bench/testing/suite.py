@@ -112,8 +112,7 @@ def variants(name: str) -> list[MethodSpec]:
         f"{parameter}={_text(value)}"
         for parameter, field in config.model_fields.items()
         for value in dict.fromkeys([*_enumerated(field.annotation), *(field.examples or [])])
-        if value != field.default
-        if f"{parameter}={_text(value)}" not in config.unsound
+        if value != field.default and f"{parameter}={_text(value)}" not in config.unsound
     ]
     together = [",".join(filter(None, (setting, config.companions.get(setting)))) for setting in settings]
     return [MethodSpec.parse(f"{name}[{setting}]") for setting in together]

@@ -5,6 +5,8 @@ A dial that moves only one of them looks right in a call over a whole text, but 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -26,9 +28,9 @@ def monotone(subject: Subject) -> Facts:
     """The further the dial moves from skip-nothing, the more token-branches are saved on the same text."""
     model, text = with_dial(subject), subject.text(24, 24, 24, 24, seed=7, prompt=4)
     saved = [_saved_tokens(model, text, dial) for dial in subject.all_dials]
-    for index in range(1, len(saved)):
+    for before, after in pairwise(saved):
         demand(
-            saved[index] >= saved[index - 1] - SLACK,
+            after >= before - SLACK,
             f"Saving must not fall while the dial moves away from skip-nothing, but dials "
             f"{[round(dial, 4) for dial in subject.all_dials]} save {[round(share, 3) for share in saved]} of the "
             "token-branches. Make the rule monotone in the dial, and dial_for too.",
