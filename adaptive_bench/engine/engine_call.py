@@ -69,9 +69,11 @@ class EngineCall(ForwardCall):
     recomputes: bool = False
     between: Between | None = None
     drawn: Tensor | None = None
+    # By `id` of the mask. The mask itself is stored too, so that no later tensor can get the same id.
     _host_masks: dict[int, tuple[Tensor, np.ndarray]] = field(default_factory=dict)
+    # The last answer of `kept` and the mask it is for: both branches of a layer often have the same mask.
     _kept: tuple[Tensor | None, Kept | None] | None = None
-    _masks: dict[int | None, Tensor] = field(default_factory=dict)
+    _masks: dict[int | None, Tensor] = field(default_factory=dict)  # by window, see `shared_mask`
 
     @cached_property
     def first(self) -> Tensor:
@@ -91,6 +93,7 @@ class EngineCall(ForwardCall):
     @cached_property
     def turns(self) -> list[Turn]:
         """Rotary rows of all B S tokens, by layer; layers of one kind share them."""
+        # [B, S, R] to [B S, 1, R]: one row per token, the same for all of its heads.
         kinds = [Turn.of(*(table.flatten(0, 1)[:, None] for table in tables)) for tables in self.rotary]
         return [kinds[kind] for kind in self.backbone.rotary.kinds]
 
@@ -120,8 +123,9 @@ class EngineCall(ForwardCall):
     def foresee(self, ahead: Sequence[Decision] | None) -> None:
         """Take decisions known before the layers run; all masks that the host does not know are read at once."""
         self.ahead = ahead
-        if self.executor != "packed":
+        if self.executor != "packed":  # masked execution computes every token and never asks which ones are kept
             return
+        # Decisions of several sites may share a mask: it is read only once.
         masks = {id(one.keep): one.keep for one in ahead or () if one.keep is not None and not one.nobody}
         for one in ahead or ():
             if one.keep is not None and one.nobody:
@@ -132,6 +136,7 @@ class EngineCall(ForwardCall):
 
     def kept(self, keep: Tensor | None) -> Kept | None:
         """The real tokens among the kept ones ([B, S], `None` means all); `None` if that is every slot of the call."""
+        # `is`, since comparing the values would read both masks from the device.
         if self._kept is None or self._kept[0] is not keep:
             if keep is None:
                 mask = self.host_valid
@@ -149,8 +154,10 @@ class EngineCall(ForwardCall):
         """
         if self.cache is not None and self.valid.numel():
             self.session.state["prompt_length"] = self.prompt_length
+            # From `__dict__`: reading the property would compute the hash even if nothing was drawn.
             valid, hashes = None if self.all_valid else self.valid, self.__dict__.get("prefix_hash")
             self.session.advance(self.input_ids, valid, self.host_valid.sum(axis=1), hashes)
+        # With `probed`, the head is still to be noted; `_logits_of_all` settles both with one read.
         if self.tally is not None and not self.probed:
             self.tally.settle()
 
@@ -188,6 +195,7 @@ class EngineCall(ForwardCall):
     ) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""
         output: Tensor = network(states)
+        # Each linear map in the network has just run once, so the newest readings are theirs.
         readings = self.meter.take_last(sum(isinstance(part, nn.Linear) for part in network.modules()))
         if self.tally is not None:
             for reading in readings:
@@ -220,9 +228,11 @@ class EngineCall(ForwardCall):
         window, length, reach = self.backbone.windows[layer], self.valid.shape[1], keys.shape[1]
         sparse = self.kv_policy in ("evict", "defer")  # even a few keys may then lie further apart than the window
         if not self.backbone.eager and (window is None or (reach < window and not sparse)):
+            # No earlier keys: the kernel's own causal mask is enough, as padding lies to the right of every real token.
             if reach == length and self.pads_right_only:
                 return None
             hidden = self.cache is None or self.cache.store(layer).table.has_hidden
+            # One query per row, and all keys are earlier tokens or the query itself: it sees all of them.
             if length == 1 and self.all_valid and not hidden:
                 return None
         return self.mask(layer, self.positions, keys) if sparse else self.shared_mask(window, keys)

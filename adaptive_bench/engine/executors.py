@@ -36,10 +36,12 @@ from adaptive_bench.method import Decision, SiteView
 def run_masked(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
     site = view.site
+    # A method may keep padding too; here it counts as skipped.
     keep = None if decision.keep is None else decision.keep & call.valid
     branch = _dense_attention if site.branch == "attention" else _dense_mlp
     if call.recomputes and call.cache is None and "normed" not in view.__dict__:
         # The method did not read the norm's output, so the norm is recomputed too: only the residual stream is kept.
+        # The whole branch is one checkpoint, so its module gets none of its own.
         own = replace(call, recomputes=False)
 
         def again(hidden: Tensor) -> Tensor:
@@ -70,6 +72,7 @@ def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> T
     layer = view.site.layer
     evicted = keep is not None and call.kv_policy == "evict"
     keys = call.own_keys if call.cache is None else call.cache.expect(layer, Write(call.positions, call.valid, keep))
+    # Evicted tokens are hidden keys, for which `dense_mask` does not look where it finds that no mask is needed.
     visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
     mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.mask_type)
     # A module that writes into a cache must not run twice, so it is not checkpointed.
@@ -81,6 +84,7 @@ def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> T
         # choice would learn from this output, so it is set to 0.
         update = update.masked_fill(~visible.any(dim=-1, keepdim=True), 0.0)
     if call.tally is not None:
+        # Every slot runs through the maps and meets every key; what nobody needed becomes waste when it is booked.
         slots = call.tally.rows() * call.valid.shape[1]
         repairs = keep is not None and call.repairs_kv(layer)
         call.tally.attention(
@@ -91,6 +95,7 @@ def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> T
 
 def _dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     """MLP output [B, S, H] of all tokens; training skips padding, since its output is never read."""
+    # Evaluation computes padding too, which the books then show as waste.
     real = call.kept(None) if call.training else None
     if real is not None:
         update = _held(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
@@ -111,6 +116,7 @@ def _held(call: EngineCall, module: Any) -> Callable[..., Any]:
 
 def _seen(call: EngineCall, layer: int) -> Tensor | None:
     """[B, S] number of keys each token sees if evicted keys are missing; `None` if it is as in the dense model."""
+    # Under `defer` nothing is missing: earlier tokens of a row go deep at the latest with the token that queries there.
     if call.kv_policy != "evict":
         return None
     assert call.cache is not None, "eviction always has a cache"
@@ -123,6 +129,7 @@ def _seen(call: EngineCall, layer: int) -> Tensor | None:
 def run_packed(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, S, H] after the branch."""
     site, kept = view.site, call.kept(decision.keep)
+    # `decision.keep is None` with `kept` set: every real token executes, and only padding is missing from the call.
     if kept is not None and site.branch == "attention" and decision.keep is None and _padding_is_harmless(call, site):
         update = _dense_attention(call, view, None)  # causality hides the padding, so the kernel needs no mask
         return _add_update(call, site, view.hidden, update, decision.scale, None)
@@ -135,6 +142,7 @@ def run_packed(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
 
 def _padding_is_harmless(call: EngineCall, site: Site) -> bool:
     """Whether causality alone hides the padding: it stands only on the right, and no earlier token is cached."""
+    # Caches that leave nothing give padding no slot, so a dense write of the whole call does not fit.
     first = call.cache is not None and not call.cache.leaves_nothing and call.cache.get_seq_length() == 0
     return first and call.pads_right_only and call.dense_mask(site.layer, call.own_keys) is None
 
@@ -165,6 +173,7 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
     repairs = call.repairs_kv(layer)
     write = Write(call.positions, call.valid, kept=kept, repairs=repairs)
     keys = call.cache.expect(layer, write)
+    # One gather for both kinds: tokens that attend (rectangle first), then those that only leave K,V.
     if repairs or kept.count:
         tokens = kept.read if repairs else kept.rectangle.flatten()
         states, turn = view.read_at(tokens), call.turns[layer].at(tokens)
@@ -178,6 +187,7 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
 
     chosen = kept.rectangle
     first = slice(chosen.numel())  # tokens that attend come before tokens that only leave K,V
+    # Rows with fewer kept tokens than the widest are filled up with other tokens, whose outputs `filled` drops.
     queries = step.queries(attention, states[first], Turn(turn.cos[first], turn.sin[first]))
     mixed = step.attend_many(
         attention,
@@ -186,6 +196,7 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
         call.mask(layer, call.positions.flatten()[chosen], keys),
     ).flatten(0, 1)
     if call.tally is not None:
+        # The filling of the rectangle attends as well and is booked as waste.
         slots = kept.width * call.tally.rows(kept.host_rows)
         call.tally.attention(
             layer, kept.mask, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=_seen(call, layer)
@@ -209,6 +220,7 @@ def run_decode(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
 def _decode_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     """Residual stream [B, 1, H] after the branch ran for every row, so that the host need not wait for decisions."""
     assert decision.keep is not None
+    # Rows of padding run as well, but do not count as executing.
     keep = decision.keep if call.all_valid else decision.keep & call.valid
     layer = view.site.layer
     if view.site.branch == "attention":
@@ -277,6 +289,7 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
         _note_attention(call, layer, kept, [], repairs=repairs)
         return None
 
+    # Attention: over ranges of rows, whose K,V are views of the buffers.
     attending = _runs(call, kept)
     mask = _decode_mask(call, layer)
     stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
@@ -315,6 +328,7 @@ def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
     if kept is None or call.valid.device.type != "cpu":
         return everybody
     rows = kept.host_tokens
+    # A difference of 2 is a single skipping row in between, which stays in the range.
     breaks = np.flatnonzero(np.diff(rows) > 2)
     starts, ends = [0, *(breaks + 1)], [*breaks, len(rows) - 1]
     return [(int(rows[start]), int(rows[end]) + 1) for start, end in zip(starts, ends, strict=True)]
@@ -322,6 +336,7 @@ def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
 
 def _places(call: EngineCall, kept: Kept, attending: list[tuple[int, int]]) -> Tensor:
     """The places [N] of the executing rows among the attending rows, whose ranges are concatenated."""
+    # One range that begins at row 0: places and rows are the same numbers.
     if len(attending) == 1 and attending[0][0] == 0:
         return kept.tokens
     places = np.concatenate([np.arange(start, end) for start, end in attending])
@@ -339,5 +354,5 @@ def _note_attention(
     rows = sum(call.tally.rows(np.arange(start, end)) for start, end in attending)
     pairs = rows * call.cache.store(layer).table.used
     visible = _seen(call, layer) if attending else None
-    mask = None if kept is None else kept.mask
+    mask = None if kept is None else kept.mask  # on the host already, so the books wait for nothing
     call.tally.attention(layer, mask, slots=slots, pairs=pairs, repairs=repairs, visible=visible)

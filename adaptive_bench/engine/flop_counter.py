@@ -98,9 +98,11 @@ class Tally:
         self._branches: list[_Branch] = []
         self._all_rows = len(valid) if requests is None else int(requests.sum())
         self._runs: list[Run] = []
-        self._probed: tuple[np.ndarray, Tensor] | None = None
+        self._probed: tuple[np.ndarray, Tensor] | None = None  # see `note_head`
+        # By window; most models have one or two windows for all their layers.
         self._visible: dict[int | None, np.ndarray] = {}
         self._dense_pairs: dict[int | None, int] = {}
+        # They differ only in a `part`: fewer tokens run there than could have.
         self._tokens = self._eligible = self.weigh(valid)
 
     def weigh(self, mask: np.ndarray) -> int:
@@ -164,6 +166,7 @@ class Tally:
         if not reading.macs:
             return
         slots = self.rows() * self.valid.shape[1]  # counted for all requests behind the rows
+        # Otherwise the map ran per row or for chosen tokens, and all of its inputs were needed.
         needed = self._eligible if reading.inputs == self.valid.size else slots
         self.ledger.book(self.phase, layer, "overhead.decision", reading.macs * needed / self.valid.size)
         self.ledger.book(self.phase, layer, "waste.dense", reading.macs * (slots - needed) / self.valid.size)
@@ -190,6 +193,7 @@ class Tally:
         bucket: str = "overhead.decision",
     ) -> None:
         """Book one of the method's linear maps, run once for each token at flat indices [N]; `among` as in `Run`."""
+        # Per token, so that `_book_run` can charge the requests behind each row.
         macs = reading.macs / max(1, tokens.numel())
         self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, bucket))
 
@@ -229,9 +233,11 @@ class Tally:
         """
         head, macs = self.ledger.num_layers, self.backbone.head_macs
         head_bytes = self.backbone.head_bytes
+        # With fixed shapes the head always runs, but counts as read only if some position needed it.
         reads = bool(computed if open_ is None else open_)
         self.ledger.read_weights(self.phase, head_bytes * reads, dense=head_bytes * bool(computed + reused))
         self.ledger.book(self.phase, head, "core.head", (needed + reused) * macs)
+        # Probes were booked under their own layers; reports sum over rows, the head's included.
         self.ledger.book(self.phase, head, "overhead.decision", -reused * macs)
         self.ledger.book(self.phase, head, "waste.dense", (computed - needed) * macs)
         self.ledger.book_dense_head(self.phase, (needed + reused) * macs)
@@ -257,6 +263,7 @@ class Tally:
     def pending(self) -> list[Tensor]:
         """The tensors that the host must know before booking, in the order that `take` expects."""
         found = [part for branch in self._branches for part in (branch.keep, branch.visible)]
+        # `among` replaces `tokens`, which are needed on the host only to find the requests behind them.
         for run in self._runs:
             found.append(run.among if run.among is not None else None if self.requests is None else run.tokens)
         found.append(None if self._probed is None else self._probed[1])
@@ -269,6 +276,7 @@ class Tally:
         def read(part: np.ndarray | Tensor | None) -> np.ndarray | None:
             return next(known) if isinstance(part, Tensor) else part
 
+        # Plain lists: writing single numbers into an array costs several times as much.
         work = [[0.0] * Work.COLUMNS for _ in self.backbone.windows]
         for branch in self._branches:
             mask, visible = read(branch.keep), read(branch.visible)
@@ -291,6 +299,7 @@ class Tally:
     ) -> None:
         kept = self._tokens if mask is None else self.weigh(mask)
         if branch.name == "mlp":
+            # The four columns of a branch are neighbours in `Work`.
             row[Work.MLP_ELIGIBLE : Work.MLP_READS + 1] = self._eligible, kept, branch.slots, kept > 0
             return
         row[Work.ATTENTION_ELIGIBLE : Work.ATTENTION_READS + 1] = self._eligible, kept, branch.slots, kept > 0
@@ -333,7 +342,7 @@ class Tally:
     def _dense_visible(self, window: int | None) -> np.ndarray:
         """[B, S] number of keys each token would see in the dense model."""
         if window not in self._visible:
-            counts = self.positions + 1
+            counts = self.positions + 1  # a token sees itself and all earlier ones
             self._visible[window] = counts if window is None else counts.clip(max=window)
         return self._visible[window]
 
@@ -371,6 +380,7 @@ class DecisionMeter:
 
     def take_last(self, count: int) -> list[Reading]:
         """Take out the last `count` readings, in order; a later `take` does not return them."""
+        # Not `[-count:]`, which takes everything for a network without linear maps.
         taken = self._readings[len(self._readings) - count :]
         del self._readings[len(self._readings) - count :]
         return taken
@@ -381,6 +391,7 @@ class DecisionMeter:
 
     def _read(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         weight = cast(nn.Linear, module).weight
+        # `nn.Linear` takes any leading shape: tokens [B, S, H], or rows [B, H].
         vectors = inputs[0].numel() // weight.shape[1]
         self._readings.append(
             Reading(f"method.{name}", vectors, vectors * weight.numel(), weight.numel() * weight.element_size())

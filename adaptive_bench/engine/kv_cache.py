@@ -60,13 +60,15 @@ class AdaptiveCache(Cache):
         self.device = device
         self.policy = policy
         self.leaves_nothing = policy in ("evict", "defer")
+        # Under the other policies every token has a slot, so rows never differ in length.
         self.ragged = ragged and self.leaves_nothing
         self.capacity = capacity
         self.stores: dict[int, LayerStore] = {}
         self.session = Session.start(batch, device)
+        # The one table of all layers, unless the policy leaves nothing: then each layer has its own (`store`).
         self._shared = SlotTable(batch, device, capacity)
-        self._write: Write | None = None
-        self._slots: tuple[Tensor, Tensor] | None = None
+        self._write: Write | None = None  # announced, not yet stored
+        self._slots: tuple[Tensor, Tensor] | None = None  # (rows, slots) reserved for the announced tokens if ragged
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Number of real tokens of the longest row."""
@@ -121,6 +123,7 @@ class AdaptiveCache(Cache):
         pairs = [(self.store(layer), other.store(layer)) for layer in layers]
         moves: dict[int, tuple[Move, Move]] = {}
         for mine, theirs in pairs:
+            # A shared table moves once, and every layer's buffers follow the same move.
             if id(mine.table) not in moves:
                 moves[id(mine.table)] = mine.table.join(theirs.table, ragged=self.ragged)
             mine.join(theirs, *moves[id(mine.table)])
@@ -161,6 +164,7 @@ class AdaptiveCache(Cache):
         if self.ragged:
             self._reserve_ragged(table, write.positions, write.kept)
         elif self.leaves_nothing:
+            # Evicted tokens get a slot that no query sees, so that shapes do not depend on decisions.
             seen = write.valid if write.keep is None else write.keep
             table.append(write.positions.masked_fill(~seen, -1), has_hidden=True)
         positions = table.visible()
@@ -179,6 +183,7 @@ class AdaptiveCache(Cache):
         assert self._write is not None, "the engine calls expect() before each attention module"
         write, self._write = self._write, None
         store = self.stores[layer_idx]
+        # If every token is there, rows are equal and one copy fills them all.
         if self.ragged and not self.is_complete(layer_idx, key_states.shape[2]):
             flat = (states.transpose(1, 2).flatten(0, 1) for states in (key_states, value_states))
             self._fill_ragged(store, *flat)
@@ -198,6 +203,7 @@ class AdaptiveCache(Cache):
         write, kept, self._write = self._write, self._write.kept, None
         batch, length = write.positions.shape
         if write.repairs:  # a skipped token that also fills the rectangle comes twice, with the same K,V
+            # Padding slots need numbers: a masked key still enters the products, and 0 * NaN is NaN.
             new = Tensor.new_empty if kept.covers else Tensor.new_zeros
             whole = [
                 new(part, (batch * length, *part.shape[1:])).index_copy_(0, kept.read, part) for part in (keys, values)
@@ -207,6 +213,7 @@ class AdaptiveCache(Cache):
             if self.ragged:
                 self._fill_ragged(self.store(layer), keys, values)
                 return
+            # Only the shape of the second argument matters: [1, kv heads, S, head size].
             below = self._below(layer, keys[:1, :, None].expand(-1, -1, length, -1))
             whole = [
                 stored.transpose(1, 2).flatten(0, 1).to(part.dtype).index_copy(0, kept.tokens, part)
@@ -219,6 +226,7 @@ class AdaptiveCache(Cache):
         assert self._write is not None, "the engine calls expect() before"
         write, self._write = self._write, None
         if not self.ragged:
+            # Cloned, since `fill` may keep what it is given, and this is a view of the buffers below.
             self.store(layer).fill(*(part.clone() for part in self._newest(layer - 1, write.positions.shape[1])))
 
     def stored(self, layer: int, rows: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -244,12 +252,15 @@ class AdaptiveCache(Cache):
             self._reserve_ragged(store.table, positions, kept)
             self._fill_ragged(store, keys, values)
             return store
+        # `begin` has already added this token's slot to the shared table.
         slot = store.table.used - 1
         key_buffer, value_buffer = store.buffers(keys, values)
+        # K,V of every row were projected, as the policy `recompute` wants: skipping rows store theirs too.
         if kept is None or keys.shape[0] == self.batch:
             key_buffer.select(2, slot).copy_(keys)
             value_buffer.select(2, slot).copy_(values)
             return store
+        # `copy_below`: first every row takes what is below, then executing rows overwrite it with their own.
         below_keys, below_values = self._below(layer, keys[:, :, None])
         key_buffer[:, :, slot], value_buffer[:, :, slot] = below_keys[:, :, 0], below_values[:, :, 0]
         key_buffer[kept.tokens, :, slot] = keys.to(key_buffer.dtype)
@@ -268,6 +279,7 @@ class AdaptiveCache(Cache):
         """
         if self.leaves_nothing:
             store = self.write_step(layer, positions.masked_fill(~keep, -1), None, keys, values)
+            # Perhaps no row skipped, but the host does not know.
             store.table.has_hidden = store.table.holds_unseen = True
             return store
         if self.policy == "copy_below" and layer > 0:
@@ -281,6 +293,7 @@ class AdaptiveCache(Cache):
     def _reserve_ragged(self, table: SlotTable, positions: Tensor, kept: Kept | None) -> None:
         batch, length = positions.shape
         kept = kept or Kept.everything(batch, length, self.device)
+        # A flat index is row * length + column.
         rows = kept.tokens // length
         slots = table.append_ragged(kept.host_tokens // length, rows, positions.flatten()[kept.tokens])
         self._slots = rows, slots

@@ -34,8 +34,10 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
     if call.tally is not None:
         call.tally.book_dense()
     if call.cache is not None:
+        # Before any branch: under most policies all layers write into the slots that are added here.
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
     if (ahead := method.decide_ahead(call)) is not None:
+        # Always for all layers, even if only a range of them runs: sites look their decision up by number.
         check_ahead(ahead, call.backbone.num_layers * (len(_BRANCHES) if method.unit == "branch" else 1), method)
         if method.spared or method.keep_first:
             ahead = spared_ahead(method, call, ahead)
@@ -43,6 +45,7 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
     layers = range(call.backbone.num_layers) if layers is None else layers
     if call.kv_policy != "defer":
         return _run(method, call, hidden, layers)
+    # Deep layers run without asking the method: who stays at `defer_layer` executes all of them.
     shallow, deep = layers[: method.defer_layer], layers[method.defer_layer :]
     hidden = _run(method, call, hidden, shallow)
     decision = decide(method, call, SiteView(Site(method.defer_layer, "layer"), hidden, call))
@@ -74,6 +77,7 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
             start = hidden
             whole = SiteView(Site(layer, "layer"), hidden, call)
             decision = decide(method, call, whole)
+            # The scale is for the layer's whole update, so the branches run unscaled.
             kept = Decision(decision.keep, soft=decision.soft)
             for branch in _BRANCHES:
                 hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
@@ -105,9 +109,11 @@ def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
         for reading in call.meter.take():
             call.tally.book_decision(view.site.layer, reading)
     check_decision(decision, view.hidden, method)
+    # Before `pass_on`, so that a collector records what executes; and after it, as a bank may skip first tokens.
     decision = with_first(method, call, decision)
     if call.between is not None:
         decision = with_first(method, call, call.between.pass_on(view, decision, call.take_effort(runs, answers)))
+    # Listeners hear what is executed, and before `scale_input` changes the view.
     for listen in method.listeners:
         listen(view, decision)
     if decision.input_scale is not None:
@@ -131,11 +137,13 @@ def spared_ahead(method: Method, call: EngineCall, ahead: Sequence[Decision]) ->
     each = 1 if method.unit == "branch" else 2  # number of sites per decision
     found: dict[int, Decision] = {}
     for decision in ahead:
+        # One adjusted mask per given mask: the host then reads as few masks as before.
         found.setdefault(id(decision.keep), with_first(method, call, Decision(decision.keep)))
     return [
         EXECUTE_ALL
         if each * place in spared
         else decision
+        # `with_first` returned it unchanged, so `nobody` still holds.
         if found[id(decision.keep)].keep is decision.keep
         else replace(decision, keep=found[id(decision.keep)].keep, nobody=False)
         for place, decision in enumerate(ahead)
@@ -147,6 +155,7 @@ def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision
     if not method.keep_first or call.only_follows:
         return decision
     if decision.keep is not None:
+        # Already adjusted, in `spared_ahead`.
         if call.ahead is not None and any(decision.keep is one.keep for one in call.ahead):
             return decision
         decision = replace(decision, keep=decision.keep | call.first, nobody=False)
@@ -162,6 +171,7 @@ def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision
     def instead(tokens: Tensor) -> Tensor:
         assert otherwise is not None
         output: Tensor = otherwise(tokens)
+        # A first token runs its branch with scale 1, so it gets nothing of the replacement.
         return output.masked_fill(first.flatten(0, 1).index_select(0, tokens), 0.0)
 
     return replace(decision, scale=scale, otherwise=instead)
@@ -188,6 +198,7 @@ def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden:
         # A soft choice: every token executes, and gets its share of `otherwise` too.
         return _added(hidden, call.real, _ask(method, call, view, decision, call.real, None))
     if call.executor == "masked" or (call.fixed_shapes and call.reads(keep)):
+        # All slots are computed, so that the shape does not depend on the decision.
         skipped = ~keep & call.valid
         update = _ask(method, call, view, decision, call.slots, skipped)
         return hidden + update.view_as(hidden).masked_fill(~skipped[..., None], 0.0)
@@ -234,6 +245,7 @@ def run_deferred(
         layers: The deep layers.
         run_deep: Runs the deep layers for a call.
     """
+    # Who waits and who goes deep, in the columns of the waiting tokens followed by the call's own.
     states, positions = _join_waiting(call, hidden)
     waiting_before = states.shape[1] - hidden.shape[1]
     stays = call.valid if keep is None else keep
@@ -244,6 +256,7 @@ def run_deferred(
     goes = np.flip(np.flip(joined, axis=1).cumsum(axis=1) > 0, axis=1) & (host_positions >= 0)
     _remember_waiting(call, states, positions, (host_positions >= 0) & ~goes)
 
+    # Pack the tokens that go deep into a rectangle on the left of every row, and run the deep layers on it.
     columns = _columns(goes)
     if not columns.shape[1]:
         if call.tally is not None:
@@ -257,9 +270,11 @@ def run_deferred(
         valid=real,
         host_valid=valid,
         positions=packed_positions,
+        # No method is asked below, so nobody reads prompts or ids.
         continuation=torch.zeros_like(real),
         input_ids=torch.zeros_like(chosen),
         rotary=call.backbone.rotary(hidden, packed_positions),
+        # Only these tokens run, but all of the call count as eligible.
         tally=None if call.tally is None else call.tally.part(valid, deep_positions),
         ahead=None,
         _kept=None,
@@ -270,7 +285,9 @@ def run_deferred(
     out = run_deep(deep, before)
     if deep.tally is not None:
         deep.tally.settle()
+    # Back to their columns. A row's columns are distinct, so filling writes its own state back and harms nobody.
     everything = states.scatter(1, places, torch.where(real[..., None], out, before))
+    # Only tokens that stay take their deep state: the others went deep to leave K,V, and keep the state of their exit.
     return torch.where(_put(staying, hidden)[..., None], everything[:, waiting_before:], hidden)
 
 
@@ -293,6 +310,7 @@ def _remember_waiting(call: EngineCall, states: Tensor, positions: Tensor, waits
 def _columns(chosen: np.ndarray) -> np.ndarray:
     """Columns [B, N] that hold every row's chosen tokens first, in order; N is the longest row's count."""
     width = int(chosen.sum(axis=1).max(initial=0))
+    # Stable, so that chosen tokens stay in order: positions must ascend in every row.
     return np.argsort(~chosen, axis=1, kind="stable")[:, :width]
 
 

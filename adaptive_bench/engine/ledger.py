@@ -31,8 +31,8 @@ from adaptive_bench.store.evaluation import BUCKETS, Work
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
 BRANCHES = ("attention", "mlp")
 _DEFERRED = 64  # on an accelerator, this many decode steps are booked together
-_CORE = slice(0, 5)
-_OVERHEAD = slice(5, 8)
+_CORE = slice(0, 5)  # in `BUCKETS`
+_OVERHEAD = slice(5, 8)  # `waste.dense` follows
 
 
 class Report(dict[str, Any]):
@@ -81,7 +81,9 @@ class Ledger:
         """Forget everything booked."""
         rows = self.num_layers + 1
         self._deferred: list[tuple[list[Tensor], Callable[[Sequence[np.ndarray]], None]]] = []
+        # Counts since the last reset, priced by `costs` only when the ledger is read.
         self.work = {phase: np.zeros((self.num_layers, Work.COLUMNS)) for phase in PHASES}
+        # Booked in MACs from the start: the head, what the method runs, and everything in added ledgers.
         self._macs = {phase: np.zeros((rows, len(BUCKETS))) for phase in PHASES}
         self._dense_macs = {phase: np.zeros(rows) for phase in PHASES}
         self._eligible = {phase: np.zeros((self.num_layers, len(BRANCHES))) for phase in PHASES}
@@ -149,6 +151,7 @@ class Ledger:
         self.catch_up()
         work, costs = self.work[phase].T, self.costs
         kept, slots, seen = work[Work.ATTENTION_KEPT], work[Work.ATTENTION_SLOTS], work[Work.SEEN]
+        # Slots of the k and v maps whose token neither attended nor needed a repair.
         spare = work[Work.PROJECTED] - kept - work[Work.REPAIRED]
         waste = (slots - kept) * costs.attn_q_o + spare * costs.attn_kv + (work[Work.PAIRS] - seen) * costs.pair
         waste += (work[Work.MLP_SLOTS] - work[Work.MLP_KEPT]) * costs.mlp
@@ -194,6 +197,7 @@ class Ledger:
     def dense_weight_bytes(self, phase: Phase) -> float:
         """Bytes of weights the dense model reads in the same calls."""
         self.catch_up()
+        # Own calls only: added ledgers bring the bytes of theirs.
         once = float((self.costs.attention_bytes + self.costs.mlp_bytes).sum())
         return self._dense_weight_bytes[phase] + (self.calls[phase] - self._foreign_calls[phase]) * once
 
@@ -222,6 +226,7 @@ class Ledger:
         for phase in PHASES:
             part = counts[phase]
             for name in ("macs", "dense_macs", "eligible", "executed", "work"):
+                # Into the private sums, which are not priced again: the other ledger's costs may differ (`reprice`).
                 getattr(self, f"_{name}")[phase] += np.asarray(part[name])
             for name in ("_weight_bytes", "_dense_weight_bytes", "calls", "tokens"):
                 getattr(self, name)[phase] += part[name.removeprefix("_")]
@@ -277,11 +282,13 @@ def _saved(
         return float(sum(sums[phase][name] for phase in phases))
 
     dense, layers = total("dense_macs"), total("layer_macs")
+    # Waste is left out: it belongs to the executor, not to the method.
     net = macs[_CORE].sum() + macs[_OVERHEAD].sum()
     return {
         "tokens": _saved_share(total("executed"), total("eligible")),
         "core": _saved_share(macs[_CORE].sum(), dense),
         "net": _saved_share(net, dense),
+        # The head's share cancels in the difference, so this is the saving of the layers alone.
         "layers": float((dense - net) / layers) if layers else None,
         "executed": _saved_share(macs.sum(), dense),
         "weight_bytes": _saved_share(total("weight_bytes"), total("dense_weight_bytes")),
@@ -292,6 +299,7 @@ def read_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     """Values of boolean and integer tensors, with one read from their device."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return [tensor.numpy() for tensor in tensors]
+    # As one dtype, so that a single copy brings all of them.
     flat = torch.cat([tensor.flatten().long() for tensor in tensors]).cpu()
     parts = flat.split([tensor.numel() for tensor in tensors])
     return [part.view(tensor.shape).to(tensor.dtype).numpy() for part, tensor in zip(parts, tensors, strict=True)]

@@ -34,6 +34,7 @@ _SITE = 4_095  # the site in the draws' key; no real site has this number
 
 def kinds_of(call: EngineCall) -> Tensor:
     """[B, S] the kind of each token, 0 .. 2; undefined for padding."""
+    # The step is 1 for the answer's first token, 0 for the prompt's last one and negative before it.
     return call.continuation_step.clamp(-1, 1) + 1
 
 
@@ -73,6 +74,7 @@ class DecisionBank:
         """The decision with another token's choice at this site; the costs of that token's decision are booked."""
         call, site = view.call, view.site.number
         assert isinstance(call, EngineCall) and call.tally is not None
+        # Once per call: all sites of a token follow the same vector.
         if call.drawn is None:
             call.drawn = self._draw(call)
         for cost in self._costs_at.get(site, ()):
@@ -80,8 +82,10 @@ class DecisionBank:
             call.tally.note_run(Run(cost.layer, cost.name, tokens, cost.macs, cost.weight_bytes))
         if site in self.answered:
             tokens = _repeated(self.answered[site][call.drawn] & call.valid)
+            # The token's own state at this site is answered. The head's run is among `costs`, as the probe it replaces.
             states = view.hidden.flatten(0, 1)[tokens]
             call.answers.append((tokens, call.backbone.head(call.backbone.final_norm(states))))
+        # `None` where nobody ever skips: the branch then runs dense, without a mask to read.
         return replace(decision, keep=None if site in self._never_skipped else self.keep[site][call.drawn])
 
     def to(self, device: torch.device) -> DecisionBank:
@@ -106,6 +110,7 @@ class DecisionBank:
     @cached_property
     def _places(self) -> Tensor:
         """[2, kinds] for each kind of token, the start and the number of the vectors from which it draws."""
+        # Vectors are sorted by kind, so a kind's start is the number of vectors of all kinds before it.
         chosen = [next(kind for kind in kinds if self.counts[kind]) for kinds in _INSTEAD]
         places = [(sum(self.counts[:kind]), self.counts[kind]) for kind in chosen]
         return torch.tensor(places, device=next(iter(self.keep.values())).device).T
@@ -149,6 +154,7 @@ class DecisionCollector:
         for run in effort.runs:
             call.tally.note_run(run)
             cost = Cost(site, run.layer, run.name, run.macs, run.weight_bytes)
+            # A run may cover any tokens, some several times: count them per token [B S], then take the real ones.
             self._note("costs", cost, run.tokens.bincount(minlength=len(real))[real])
         for tokens, logits in effort.answers:
             call.answers.append((tokens, logits))
@@ -170,7 +176,9 @@ class DecisionCollector:
         order = kinds.argsort(stable=True)
         noted: dict[str, dict[Any, Tensor]] = {"keep": {}, "answered": {}, "costs": {}}
         for (what, where), parts in self._notes.items():
+            # Calls after the last note: nothing of this kind arose in them.
             parts = parts + [None] * (len(self._kinds) - len(parts))
+            # Some call has it, or the note would not exist; it gives the dtype of the zeros.
             kind = next(part for part in parts if part is not None)
             whole = [
                 kind.new_zeros(len(of)) if part is None else part for part, of in zip(parts, self._kinds, strict=True)
@@ -182,6 +190,7 @@ class DecisionCollector:
     def _note(self, what: str, where: Any, values: Tensor) -> None:
         """Record values for this call's tokens, and add them up if they are recorded several times."""
         parts = self._notes.setdefault((what, where), [])
+        # One entry per call up to this one; calls without the note have `None`.
         parts += [None] * (len(self._kinds) - len(parts))
         values = values.cpu()
         parts[-1] = values if parts[-1] is None else parts[-1] + values

@@ -69,9 +69,12 @@ class SlotTable:
         """
         added = np.bincount(rows, minlength=self.lengths.size)
         first = np.cumsum(added) - added
+        # The n-th new token of a row goes n slots behind the row's end; `first` is where its row begins among the N.
         slots = self.lengths[rows] + np.arange(rows.size) - first[rows]
+        # A new array: copies of this table share the old one.
         self.lengths = self.lengths + added
         self.used = int(self.lengths.max(initial=0))
+        # A row that is shorter than the longest has unused slots at its end, which no query may see.
         self.has_hidden = self.holds_unseen or bool((self.lengths < self.used).any())
         self._grow()
         slot_indices = torch.from_numpy(slots).to(positions.device)
@@ -103,6 +106,7 @@ class SlotTable:
         used = max(widths)
         moves = []
         for table, start, width in zip((self, other), starts, widths, strict=True):
+            # Ragged rows begin at slot 0; the others are shifted right, as all must end in the last used slot.
             new = slice(0, width) if ragged else slice(used - width, used)
             moves.append(Move(len(table.lengths), slice(start, table.used), new))
         mine, theirs = moves
@@ -130,6 +134,7 @@ class SlotTable:
                 use, and is hidden in the others.
         """
         kept = (self.visible() >= 0) & (self.visible() < lengths[:, None])
+        # One past each row's last kept slot; `amax` refuses an empty table.
         ends = (kept * torch.arange(1, self.used + 1, device=kept.device)).amax(dim=1) if self.used else lengths * 0
         host_ends = ends.cpu().numpy()
         positions = torch.full_like(self.positions, -1)  # a copy of this table may share the old one
@@ -178,6 +183,7 @@ class LayerStore:
 
     def fill(self, keys: Tensor, values: Tensor) -> None:
         """Fill the last S slots of every row: K,V [B, kv heads, S, head size]."""
+        # The table was extended before, so the new slots are its last ones.
         start = self.table.used - keys.shape[2]
         if start == 0 and self.table.positions.shape[1] == self.table.used:
             self.keys, self.values = keys, values  # nothing to append to: keep these tensors, so gradients pass through
@@ -203,6 +209,7 @@ class LayerStore:
         self.values = self._joined(self.values, other.values, mine, theirs)
 
     def _joined(self, mine: Tensor | None, theirs: Tensor | None, my_move: Move, their_move: Move) -> Tensor | None:
+        # Either side may lack a layer in which no token has stored anything so far.
         like = theirs if mine is None else mine
         if like is None:
             return None
@@ -283,6 +290,7 @@ class Kept:
     @cached_property
     def rectangle(self) -> Tensor:
         """[R, width] flat indices: every row's kept tokens first, ascending, then other tokens as filling."""
+        # `~mask` sorts kept tokens first, and stable sorting leaves them in order of their positions.
         order = np.argsort(~self.mask[self.host_rows], axis=1, kind="stable")[:, : self.width]
         return self._put(order + self.host_rows[:, None] * self.mask.shape[1])
 
@@ -290,6 +298,7 @@ class Kept:
     def filled(self) -> Tensor:
         """[N] flat indices of the kept tokens within the rectangle."""
         counts = self.mask[self.host_rows].sum(axis=1)
+        # Kept tokens stand first in each row of the rectangle, so the first `counts` places hold them.
         return self._put(np.flatnonzero(np.arange(self.width) < counts[:, None]))
 
     @cached_property
