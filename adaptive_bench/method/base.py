@@ -104,12 +104,13 @@ class Method(nn.Module):
         self.seed = seed
         self.thresholds: Thresholds | None = None
         self.fitted: Fitted | None = None
-        self.dial_table = DialTable()
+        self.dial_table = DialTable()  # used if `solves_dial`
         self.spared: frozenset[Site] = frozenset()
         self.keep_first = False
         self.listeners: list[Callable[[SiteView, Decision], None]] = []
         self._progress: tuple[int, int] | None = None
         self.target = DEFAULT_TARGET
+        # Last, since a subclass's `dial` may depend on anything above.
         self.value = self.dial.skip_nothing
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -171,6 +172,7 @@ class Method(nn.Module):
         """The dial value expected to skip the share `saved_tokens` of all token-branches."""
         if not self.solves_dial:
             raise self._lacks("dial_for", "which gives the dial value for a share of saved tokens")
+        # Every table has the entry (0, 0), which takes no measurement.
         if saved_tokens > 0 and len(self.dial_table.measured) == 1:
             raise UsageError(
                 f"The dial {self.dial.name!r} has no value known for {saved_tokens:.0%} saved tokens. "
@@ -192,7 +194,9 @@ class Method(nn.Module):
             )
         if not self.spares:
             return
+        # With one decision per layer, a spared branch spares the other one as well.
         whole = every_branch(site.layer for site in sites) if self.decides_by_layer else frozenset(sites)
+        # Without eligible sites (the dense control) there is nothing to leave.
         if (eligible := self.eligible_sites) and eligible <= whole:
             raise UsageError(
                 f"At least one site must be left at which tokens may skip, got all of them spared ("
@@ -201,6 +205,7 @@ class Method(nn.Module):
         self.spared, self.keep_first = whole, bool(keep_first)
         if self.thresholds is not None and whole:
             spared = {site.number for site in whole}
+            # Spared sites are never asked for scores, which calibration would report as a fault of the method.
             self.thresholds = Thresholds(site for site in self.thresholds.sites if site not in spared)
 
     def is_spared(self, site: Site) -> bool:
@@ -220,6 +225,7 @@ class Method(nn.Module):
     @property
     def target(self) -> float:
         """See `Method`. Set as a share of all token-branches; read as the share that the remaining sites must skip."""
+        # The remaining branches have to skip more to reach the same share of all, up to what they can.
         return self._target if not self.spared else min(self._target / self._left, self.max_saved_tokens)
 
     @target.setter
@@ -263,6 +269,7 @@ class Method(nn.Module):
             return 0.0
         if self.solves_dial:
             return self.dial_table.saving_at(self.dial.travel(self.value))
+        # `dial_for` knows the share of the remaining sites alone; `_left` makes it one of all.
         return asked_saving(self.dial_for, self.value, self.max_saved_tokens) * self._left
 
     @classmethod
@@ -303,6 +310,7 @@ class Method(nn.Module):
         """Decide which tokens execute the branch, and with what scale."""
         if view.call.ahead is None:
             raise self._lacks("decide", "which gives the Decision of a site")
+        # By place: one decision per branch, or one per layer.
         return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
 
     def pass_over(self, view: SiteView) -> None:

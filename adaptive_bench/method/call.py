@@ -21,16 +21,18 @@ from adaptive_bench.method.session import Session
 Phase = Literal["prefill", "decode"]
 Measure = Literal["probe", "cosine", "norm"]  # what a decision may run that is not one of the method's own maps
 PROMPT_LENGTH, PROMPT_COUNTERS = "prompt_length", "prompt_counters"
-_LEVEL_EPSILON = 1e-6
+_LEVEL_EPSILON = 1e-6  # added to the mean square
 
 
 def last_true(mask: Tensor) -> Tensor:
     """[B] the last column at which each row of a boolean mask [B, S] is true; 0 for a row without any."""
+    # The largest true column; a row of zeros has its maximum at 0.
     return (mask.long() * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
 
 
 def label_follows(labels: Tensor) -> Tensor:
     """Boolean [B, S], the tokens whose next token is a label, from labels [B, S] (-100 is no label)."""
+    # The last token of a row predicts nothing that was given.
     return functional.pad(labels[:, 1:] != -100, (0, 1))
 
 
@@ -117,6 +119,7 @@ class ForwardCall:
         caller names the documents (`documents`), as the harness and the training loop do. Otherwise they depend on the
         text alone, and texts with a common beginning share its counters.
         """
+        # The sum may wrap around; `uniforms_from` scrambles it in any case.
         return self.prefix_hash + self.session.documents[:, None]
 
     @cached_property
@@ -128,6 +131,7 @@ class ForwardCall:
     def prompt_length(self) -> Tensor:
         """[B] number of tokens of the prompt, as the session's first call gave them."""
         known = self.session.state.get(PROMPT_LENGTH)
+        # The first call's own count; `EngineCall.end` stores it for the calls that follow.
         return (self.valid & ~self.continuation).sum(dim=1) if known is None else known
 
     @cached_property
@@ -203,8 +207,10 @@ class ForwardCall:
         pass.
         """
         assert self.labels is not None
+        # The next flat index is in the same row, since no row's last token is in `written_from`.
         targets = self.labels.flatten()[self.written_from + 1]
         values = len(states) * len(targets) * self.backbone.vocab_size
+        # Not with several processes: their rows have to be gathered before the mean.
         if self.spread is None and values > LARGE:
             return chunked_cross_entropies(self.backbone, list(map(self.of_written, states)), weights, targets)
         parts = [weight * self._cross_entropy(state, targets) for state, weight in zip(states, weights, strict=True)]
@@ -214,12 +220,13 @@ class ForwardCall:
         logits = self.backbone.head(self.backbone.final_norm(self.of_written(hidden)))
         if self.spread is None:
             return functional.cross_entropy(logits.float(), targets)
+        # Gathers one number per token rather than V logits.
         return self.whole(functional.cross_entropy(logits.float(), targets, reduction="none")).mean()
 
     def likeliest(self, written: Tensor) -> Tensor:
         """The likeliest tokens [N] after states [N, H], computed in chunks of states."""
         head, norm = self.backbone.head, self.backbone.final_norm
-        some = max(1, LARGE // 4 // self.backbone.vocab_size)
+        some = max(1, LARGE // 4 // self.backbone.vocab_size)  # states per chunk
         return torch.cat([head(norm(part)).argmax(dim=-1) for part in written.split(some)])
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
@@ -254,6 +261,7 @@ def chunked_cross_entropies(
     backbone: Backbone, states: Sequence[Tensor], weights: Sequence[float], targets: Tensor
 ) -> Tensor:
     """Weighted sum of the mean cross entropies of targets [N], predicted from each of the states [N, H]."""
+    # Given as arguments, since autograd passes gradients to arguments alone.
     read = [*backbone.decoder.norm.parameters(), *backbone.model.lm_head.parameters()]
     loss: Tensor = _Chunked.apply(backbone, tuple(weights), targets, len(states), *states, *read)
     return loss
@@ -267,15 +275,17 @@ class _Chunked(torch.autograd.Function):
         context: Any, backbone: Backbone, weights: tuple[float, ...], targets: Tensor, count: int, *tensors: Tensor
     ) -> Tensor:
         states, read = tensors[:count], tensors[count:]
-        wanted = context.needs_input_grad[4:]
+        wanted = context.needs_input_grad[4:]  # after backbone, weights, targets and count
         learned = [tensor for tensor, learns in zip(read, wanted[count:], strict=True) if learns]
+        # `wanted` goes on with the parameters, so it is longer than the states.
         gradients = [torch.empty_like(one) if learns else None for one, learns in zip(states, wanted, strict=False)]
         sums = [torch.zeros_like(one) for one in learned]
         loss = torch.zeros((), device=targets.device)
-        some = max(1, _AT_ONCE // backbone.vocab_size)
+        some = max(1, _AT_ONCE // backbone.vocab_size)  # tokens per chunk
         for state, weight, gradient in zip(states, weights, gradients, strict=True):
             for start in range(0, len(targets), some):
                 part = slice(start, start + some)
+                # Autograd is off inside `forward`. Here each chunk gets a graph of its own, and its gradients at once.
                 with torch.enable_grad():
                     hidden = state[part].detach().requires_grad_(gradient is not None)
                     logits = backbone.head(backbone.final_norm(hidden)).float()
@@ -288,7 +298,8 @@ class _Chunked(torch.autograd.Function):
                         gradient[part], found = found[0], found[1:]
                     for total, one in zip(sums, found, strict=True):
                         total += one
-                del logits, value
+                del logits, value  # before the next chunk's logits are made: they are what takes the memory
+        # In the order of the arguments, with `None` for what does not learn.
         of_read = iter(sums)
         context.gradients = [*gradients, *(next(of_read) if learns else None for learns in wanted[count:])]
         return loss
@@ -296,6 +307,7 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(context: Any, scale: Tensor) -> tuple[Any, ...]:
+        # By the chain rule: `forward` found the gradients of the loss itself.
         gradients = [None if one is None else one.mul_(scale) for one in context.gradients]
         context.gradients = []
         return None, None, None, None, *gradients

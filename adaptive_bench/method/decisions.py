@@ -59,6 +59,7 @@ def _quantile(values: Tensor, among: Tensor, q: float) -> Tensor:
     """QuantileThreshold as in the paper (GateSkip, Algorithm 3), of the values [n] selected by `among` [n]: linear
     between order statistics, at q = 1 the last one. A scalar on their device; undefined if none is selected.
     """
+    # Values that do not count go to the end, where no position up to `last` reaches them.
     ordered = values.masked_fill(~among, math.inf).sort().values.double()
     last = (among.sum() - 1).clamp(min=0)
     position = q * last.double()
@@ -81,14 +82,17 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
         spread: Given if several processes share a training batch: the tokens of all of them are ranked together.
     """
     if spread is not None:
+        # Only active scores are gathered: processes may pad their rows to different lengths.
         own = scores.float()[active]
         ranks = spread.rows(own).argsort(stable=True)
         stays = torch.ones_like(ranks, dtype=torch.bool)
+        # 1e-9 makes up for rounding: 0.29 * 100 is 28.999..., and 29 tokens are to be dropped.
         stays[ranks[: math.floor(q * len(ranks) + 1e-9)]] = False
         return torch.zeros_like(active).masked_scatter(active, spread.own(stays, len(own)))
     flat_active = active.flatten()
     drop = (q * flat_active.sum().double() + 1e-9).floor()  # stays on the device, so that the host need not wait
     ranked = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
+    # Inactive tokens have the score inf, so they come after all active ones.
     places = torch.arange(len(ranked), device=ranked.device)
     keep = torch.empty_like(flat_active).scatter_(0, ranked, places >= drop)
     return keep.view_as(active) & active
@@ -120,6 +124,7 @@ def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
         capacity: Share of each row in (0, 1].
     """
     lengths = active.sum(dim=1)
+    # As in `drop_lowest`; `minimum` gives a row without active tokens k = 0.
     k = (capacity * lengths.double() + 1e-9).floor().long().clamp(min=1).minimum(lengths)
     return active & (_rank(scores.float().masked_fill(~active, -math.inf)) < k[:, None])
 
@@ -128,6 +133,7 @@ def _rank(scores: Tensor) -> Tensor:
     """Rank of each score in its row [B, S], 0 for the highest; equal scores keep their order."""
     order = scores.argsort(dim=1, descending=True, stable=True)
     places = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    # The inverse of the permutation `order`.
     return torch.empty_like(order).scatter_(1, order, places)
 
 
@@ -177,5 +183,6 @@ def check_instead(output: object, tokens: int, width: int, method: object) -> No
 def _fault(method: object, hook: str, wanted: str, got: object, step: str) -> PluginFault:
     name, place, file = in_plugin(type(method)).partition(" (")
     kind = f"{got.dtype} of shape {tuple(got.shape)}" if isinstance(got, Tensor) else type(got).__name__
+    # A number of decisions is told itself, and not as `int`.
     kind = str(got) if isinstance(got, int) and not isinstance(got, bool) else kind
     return PluginFault(f"{name}.{hook}{place}{file} must give {wanted}, got {kind}. {step}")

@@ -63,7 +63,7 @@ class DialTable:
     """Measured pairs of a dial's travel (0 skips nothing, 1 is the other end) and its saving."""
 
     def __init__(self) -> None:
-        self.measured: dict[float, float] = {0.0: 0.0}
+        self.measured: dict[float, float] = {0.0: 0.0}  # skipping nothing saves nothing, by definition
 
     def clear(self) -> None:
         """Forget every measurement (the weights changed)."""
@@ -72,7 +72,7 @@ class DialTable:
     def saving_at(self, travel: float) -> float | None:
         """The saving measured at a travel, interpolated linearly between neighbours; `None` beyond all measurements."""
         for known, saving in self.measured.items():
-            if abs(known - travel) < 1e-9:
+            if abs(known - travel) < 1e-9:  # a travel computed back from a dial value is off by rounding
                 return saving
         for (low, below), (high, above) in pairwise(sorted(self.measured.items())):
             if low < travel < high:
@@ -104,24 +104,28 @@ class DialTable:
                     return None
                 self.measured[travel] = measure(travel)
             saved = visited[travel] = self.measured[travel]
+            # Assumes that the saving grows with the travel; if it does not, one of several crossings is found.
             low, high = (travel, high) if saved <= saving else (low, travel)
             if abs(saved - saving) <= TOLERANCE or high - low < NARROWEST:
                 return _nearest(visited, saving)
+            # 0 and 1 first: where the whole dial saves too little, the search ends with its other end.
             travel = (low + high) / 2 if 1.0 in visited else 1.0
 
 
 def _nearest(measured: Mapping[float, float], saving: float) -> tuple[float, float]:
+    # Of two equally close savings, the smaller travel.
     return min(measured.items(), key=lambda pair: (abs(pair[1] - saving), pair[0]))
 
 
 def asked_saving(dial_for: Callable[[float], float], value: float, maximum: float) -> float:
     """The saving for which `dial_for` gives a dial value: the middle of the savings that lead to the same value."""
+    # Some dials fall as the saving grows (budgets, exit layers).
     direction = 1.0 if dial_for(maximum) >= dial_for(0.0) else -1.0
 
     def first(passes: Callable[[float], bool]) -> float:
         """The smallest saving whose dial value passes, by bisection."""
         low, high = 0.0, maximum
-        for _ in range(60):
+        for _ in range(60):  # narrower than the rounding of any saving
             middle = (low + high) / 2
             low, high = (low, middle) if passes(direction * (dial_for(middle) - value)) else (middle, high)
         return high
@@ -130,6 +134,7 @@ def asked_saving(dial_for: Callable[[float], float], value: float, maximum: floa
         return maximum
     if direction * (dial_for(0.0) - value) >= 0:
         return 0.0
+    # Rounded, since both bisections end slightly beyond the exact ends.
     return round((first(lambda beyond: beyond >= 0) + first(lambda beyond: beyond > 0)) / 2, 12)
 
 

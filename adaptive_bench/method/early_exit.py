@@ -74,6 +74,7 @@ def leaving_tokens(
     sure = passes(confidence, tokens)
     if fixed:
         leaving = sure.view_as(candidates) & candidates
+        # Fixed shapes: the host does not know who leaves, so logits of everybody are kept with a mask.
         if logits is not None:
             view.call.probed.append((leaving, logits))
         return leaving

@@ -116,6 +116,7 @@ def site_scales(text: HeldOutText) -> Tensor:
     """[sites] least-squares scale from each site's input h to its output h': sum <h, h'> / sum <h, h>; 1 if h is 0."""
     sums: list[Tensor] = []
     for states, *_ in text.streams():
+        # Double precision: the sums run over every number of every token.
         pairs = [(one.double(), other.double()) for one, other in pairwise(states)]
         sums.append(torch.stack([torch.stack([(h * out).sum(), h.square().sum()]) for h, out in pairs]).cpu())
     products, squares = torch.stack(sums).sum(dim=0).T
@@ -157,7 +158,7 @@ def layers_to_leave_out(rule: LayerRule, text: HeldOutText, loss: Loss, layers: 
 
 def block_influence(text: HeldOutText) -> Tensor:
     """[L] mean over tokens of 1 - cos(input, output) of each layer."""
-    total, tokens = torch.zeros(1, dtype=torch.float64), 0
+    total, tokens = torch.zeros(1, dtype=torch.float64), 0  # widens to [L] with the first texts
     for states, *_ in text.streams():
         scores = torch.stack([1.0 - _cosine(*pair) for pair in pairwise(states)])
         total, tokens = total + scores.double().sum(dim=1).cpu(), tokens + scores.shape[1]
@@ -172,9 +173,10 @@ def by_influence(text: HeldOutText) -> Tensor:
 
 def angular_distances(text: HeldOutText) -> Tensor:
     """[L + 1, L + 1] mean over the texts' last tokens of arccos(cos(h_l, h_m)) / pi."""
-    total, texts = torch.zeros(1, dtype=torch.float64), 0
+    total, texts = torch.zeros(1, dtype=torch.float64), 0  # widens to [L + 1, L + 1]
     for states, ends, _ in text.streams():
         last = functional.normalize(torch.stack([state[ends].float() for state in states], dim=1), dim=-1)
+        # [texts, L + 1, L + 1]; rounding may take a cosine beyond 1, where arccos is NaN.
         angles = (last @ last.mT).clamp(-1.0, 1.0).arccos() / math.pi
         total, texts = total + angles.double().sum(dim=0).cpu(), texts + len(angles)
     return total / max(1, texts)
@@ -184,6 +186,7 @@ def by_angle(text: HeldOutText) -> Tensor:
     """The rule `angular`; its sets are consecutive layers, and need not be nested."""
     distances = angular_distances(text)
     layers = len(distances) - 1
+    # Entry l of this diagonal is the distance of h_l and h_{l+count}: the layers l .. l+count-1 between them.
     starts = [int(distances.diagonal(offset=count).argmin()) for count in range(layers + 1)]
     return _table(range(start, start + count) for count, start in enumerate(starts))
 
@@ -205,6 +208,7 @@ def by_search(loss: Loss, layers: int, budget: int) -> Tensor:
     for count in range(layers + 1):
         if math.comb(layers, count) <= budget:
             candidates = [frozenset(chosen) for chosen in combinations(range(layers), count)]
+            # With none or all layers left out there is one set, which needs no loss.
             sets.append(min(candidates, key=loss) if len(candidates) > 1 else candidates[0])
         else:
             sets.append(_exchanged(loss, frozenset(start[count].nonzero()[:, 0].tolist()), layers, budget))
@@ -223,6 +227,7 @@ def _exchanged(loss: Loss, chosen: frozenset[int], layers: int, budget: int) -> 
             other = chosen - {back} | {out}
             found, spent = loss(other), spent + 1
             if found < lowest:
+                # Begin again from the new set: its exchanges are others.
                 chosen, lowest, improved = other, found, True
                 break
     return chosen

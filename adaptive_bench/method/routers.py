@@ -43,6 +43,7 @@ class LogitRouter(Method):
     @property
     def dial(self) -> DialSpec:
         """Offset on the execute logit; at its largest value everything executes, whatever the logits."""
+        # 50 is meant to exceed any difference of two logits, so that at the other end nobody executes.
         return DialSpec("execute_offset", -50.0, 50.0, 50.0)
 
     def route(self, view: SiteView, logits: Tensor, *, temperature: float, place: int) -> Decision:
@@ -51,6 +52,7 @@ class LogitRouter(Method):
             return EXECUTE_ALL if self.value == self.dial.skip_nothing else Decision(keep=self.runs(logits))
         executed = sampled_choice(self, view, logits, chosen=self.execute, temperature=temperature, place=place)
         view.record(executed=executed)
+        # A scale instead of a mask: the gradient of skipping tokens needs their branch's output too.
         return Decision(scale=executed[..., None])
 
     def runs(self, logits: Tensor) -> Tensor:
@@ -77,12 +79,15 @@ def sampled_choice(
     """
     counters = view.call.draw_counters if counters is None else counters
     soft = ((logits + _noise(method, counters, place)) / temperature).softmax(dim=-1)[..., chosen]
+    # Straight-through: the second term is 0 and brings the gradient of `soft`.
     return (soft > 0.5).to(soft) + (soft - soft.detach())
 
 
 def _noise(method: Method, counters: Tensor, place: int) -> Tensor:
     """Gumbel noise [*, 2] that depends only on counters [*] (document and text), seed, step and place."""
+    # Two numbers per place, so the sides of place n draw at the sites 2 n and 2 n + 1 of the key.
     noise = [uniform_from(counters, draw_key(method.seed, method.step, 2 * place + side)) for side in range(2)]
+    # Gumbel is -log(-log u); clamped, as u may be 0.
     return -(-torch.stack(noise, dim=-1).clamp(1e-12, 1 - 1e-12).log()).log().float()
 
 
@@ -104,6 +109,7 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, stat
     call, name = view.call, f"prompt_{view.site.number}"
     known = call.session.state.get(name)
     if known is not None:
+        # The means would need the states of the earlier part, which are gone.
         if call.reads_prompt:
             raise UsageError(
                 "A decision per prompt needs the whole prompt in one call, got more tokens of a prompt in a later "
@@ -114,11 +120,12 @@ def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, stat
     pooled, filled = window_means(view.hidden if states is None else states, belongs, windows)
     # Training runs empty windows too: it books no work, and finding the empty ones would wait for the device.
     rows, columns = _indices(filled, whole=windows == 1 or call.training)
-    tokens = rows * call.context.shape[1] + last_true(call.context)[rows]
+    tokens = rows * call.context.shape[1] + last_true(call.context)[rows]  # the prompt's last token, for the books
     said = call.run_map(view.site.layer, network, pooled[rows, columns].float(), tokens)
     everywhere = said.new_zeros(*filled.shape, said.shape[-1]).index_put((rows, columns), said)
+    # [B, W, O] to [B, O], over the windows that hold a token.
     outputs = (everywhere * filled[..., None]).sum(dim=1) / filled.sum(dim=1, keepdim=True).clamp(min=1)
-    call.session.state[name] = outputs.detach()
+    call.session.state[name] = outputs.detach()  # later calls must not keep this call's graph alive
     return outputs
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from adaptive_bench.errors import UsageError
 
-_HASH_BASE = -7046029254386353131  # odd 64-bit constant; products wrap around
+_HASH_BASE = -7046029254386353131  # 2**64 / golden ratio, odd, as a signed integer; products wrap around
 _OF_ROWS = ("lengths", "hash_sum", "hash_power", "documents")  # a session's fields of shape [B]
 _powers: dict[torch.device, Tensor] = {}
 
@@ -28,6 +28,7 @@ def hash_powers(count: int, device: torch.device) -> Tensor:
     """Powers 0 .. count - 1 of the prefix hash's 64-bit base, [count]; cached per device."""
     known = _powers.get(device)
     if known is None or known.numel() < count:
+        # More than asked for, so that a growing text extends the table rarely.
         factors = torch.full((max(count, 256) + count,), _HASH_BASE, device=device)
         factors[0] = 1
         known = _powers[device] = factors.cumprod(0)
@@ -53,6 +54,7 @@ class Session:
     hash_power: Tensor
     documents: Tensor
     state: dict[str, Tensor] = field(default_factory=dict)
+    # Tokens (and real ones among them) that `advance` added and the hash does not cover yet.
     _unhashed: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
 
     @classmethod
@@ -108,6 +110,7 @@ class Session:
     def prefix_hashes(self, input_ids: Tensor, valid: Tensor | None) -> Tensor:
         """[B, S] 64-bit hash of each next token's prefix, including the token; padding (not `valid`) adds nothing."""
         self._hash()
+        # A token's term is (id + 1) * base ** n, n counting real tokens from 1; + 1 makes id 0 count.
         powers = hash_powers(input_ids.shape[1] + 1, input_ids.device)
         if valid is None:
             terms = (input_ids + 1) * (powers[1:] * self.hash_power[:, None])
@@ -140,6 +143,7 @@ class Session:
 
     def _take_hashes(self, hashes: Tensor, valid: Tensor | None) -> None:
         powers = hash_powers(hashes.shape[1] + 1, hashes.device)
+        # Padding adds nothing, so the last column holds the whole row's sum even if padding is on the right.
         self.hash_sum = hashes[:, -1]
         self.hash_power = self.hash_power * (powers[-1] if valid is None else powers[valid.sum(dim=1)])
 
@@ -149,12 +153,13 @@ def uniforms_from(counters: Tensor, keys: Sequence[int]) -> Tensor:
 
     Uses the finaliser of SplitMix64 (Steele et al. 2014).
     """
+    # SplitMix64 adds its constant `key` times to the state and then scrambles it: a stream per counter.
     offsets = _offsets(tuple(keys), counters.device)
     mixed = counters + offsets.view(-1, *[1] * counters.dim())
     mixed = (mixed ^ _shift_right(mixed, 30)) * _signed(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ _shift_right(mixed, 27)) * _signed(0x94D049BB133111EB)
     mixed = mixed ^ _shift_right(mixed, 31)
-    return _shift_right(mixed, 11).to(torch.float64) * 2.0**-53
+    return _shift_right(mixed, 11).to(torch.float64) * 2.0**-53  # the upper 53 bits, as many as a double holds exactly
 
 
 @lru_cache(maxsize=16)
@@ -170,7 +175,7 @@ def uniform_from(counters: Tensor, key: int) -> Tensor:
 
 def draw_key(seed: int, step: int, site: int) -> int:
     """One key per seed, training step (0 at inference) and site."""
-    return (seed * 1_000_003 + step) * 4_096 + site
+    return (seed * 1_000_003 + step) * 4_096 + site  # distinct for sites < 4,096 and steps < 1,000,003
 
 
 def document_key(*identity: str | int) -> int:
@@ -190,4 +195,5 @@ def _signed(value: int) -> int:
 
 def _shift_right(value: Tensor, bits: int) -> Tensor:
     """Logical shift of signed 64-bit integers."""
+    # torch has no unsigned shift: `>>` copies the sign bit in, and the mask clears it.
     return (value >> bits) & ((1 << (64 - bits)) - 1)

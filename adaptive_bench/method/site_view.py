@@ -48,6 +48,7 @@ class SiteView:
 
     def scale_input(self, scale: Tensor) -> None:
         """Multiply the input of the branch by factors [B, S, 1 or H]."""
+        # Overwrites the cached property, so that whoever reads the input from now on gets it scaled.
         self.normed = self.normed * scale.to(self.normed.dtype)
         if not self._has_norm:
             self._stream = self.hidden * scale.to(self.hidden.dtype)
@@ -71,6 +72,7 @@ class SiteView:
 
     def normed_at(self, tokens: Tensor) -> Tensor:
         """[N, H] the pre-normed states of the tokens at flat indices [N] alone."""
+        # Already computed for all tokens (or scaled): take rows of it. Otherwise only these tokens are normalised.
         if "normed" in self.__dict__:
             return self.normed.flatten(0, 1).index_select(0, tokens)
         return self.call.normalise(self.site, self.hidden.flatten(0, 1).index_select(0, tokens))

@@ -70,6 +70,7 @@ def training_spec(spec: MethodSpec) -> MethodSpec:
 def trained_alike(one: MethodSpec, other: MethodSpec) -> bool:
     """Whether weights trained for one spec serve the other: the same method, trained with equal parameters."""
     first, second = training_spec(one), training_spec(other)
+    # Configs rather than specs, since a spec may write one value in several ways.
     return (first.name, first.semantics) == (second.name, second.semantics) and (config_of(first) == config_of(second))
 
 

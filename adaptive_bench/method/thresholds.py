@@ -26,7 +26,9 @@ class Thresholds:
     def __init__(self, sites: Iterable[int]) -> None:
         self.sites = tuple(sites)
         self.shares = torch.zeros(0, dtype=torch.float64)
+        # [shares, phases, sites]; row n belongs to `shares[n]`, and shares ascend.
         self.values = torch.zeros(0, 2, len(self.sites), dtype=torch.float64)
+        # By (phase, site); `None` unless scores are being recorded.
         self._collected: dict[tuple[int, int], list[Tensor]] | None = None
         self._columns = {site: column for column, site in enumerate(self.sites)}
         self._ready: dict[tuple[float, torch.device, torch.dtype], Tensor] = {}  # rows of `at`, cached on the device
@@ -45,6 +47,7 @@ class Thresholds:
                 f"self.skip_share, and Thresholds(sites) all sites that decide."
             )
         view.scores = scores
+        # Before the test of the share: a site counts as asked even at a share of 0.
         if self._collected is not None:
             return self._collect(view, scores, share)
         if share <= 0.0:
@@ -67,6 +70,7 @@ class Thresholds:
                 f"Thresholds must be calibrated for the skip share before use, got {share:g} with {known} calibrated. "
                 "Ask for a smaller share, or call model.calibrate(batches, savings) with a saving at least that large."
             )
+        # The first calibrated share that is not below the wanted one.
         upper = int(torch.searchsorted(self.shares, share - 1e-9).clamp(max=self.shares.numel() - 1))
         if upper == 0 or abs(float(self.shares[upper]) - share) < 1e-9:
             return self.values[upper]
@@ -84,6 +88,7 @@ class Thresholds:
     def unasked(self) -> list[int]:
         """The sites that recorded no score since `collect`."""
         recorded = self._collected or {}
+        # `_collect` appends to both phases, if only an empty tensor, so one of them tells.
         return [site for site in self.sites if not recorded.get((0, site))]
 
     def collect(self) -> None:
@@ -103,6 +108,7 @@ class Thresholds:
         for column, site in enumerate(self.sites):
             for phase in range(2):
                 scores = torch.cat(collected[phase, site]).double()
+                # A text without prompts, or with prompts alone: the other phase's scores are the best there is.
                 scores = scores if scores.numel() else torch.cat(collected[1 - phase, site]).double()
                 row[phase, column] = torch.quantile(scores, share)
                 lowest[phase, column] = scores.min()
@@ -132,6 +138,7 @@ class Thresholds:
         return drop_lowest_by_phase(scores, valid, continuation, share)
 
     def _insert(self, share: float, row: Tensor) -> None:
+        # A new measurement replaces an earlier one of the same share.
         known = (self.shares - share).abs() < 1e-9
         shares = torch.cat([self.shares[~known], torch.tensor([share], dtype=torch.float64)])
         values = torch.cat([self.values[~known], row[None]])
