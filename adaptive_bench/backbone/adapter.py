@@ -86,8 +86,10 @@ class Backbone:
         self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
         self._scales = self.family.scales(config)
         self.rotary = RotaryTables(self.decoder)
+        # The costs, with the dtypes and shapes that they were computed from.
         self._weighed: tuple[list[tuple[torch.dtype, torch.Size]], LayerCosts] | None = None
         self.quantized: Quantization = "none"
+        # Number of modules in the layers when their parts were last checked; adapters change it.
         self._modules = 0
         self.windows = [self.family.window(config, layer.self_attn) for layer in self.layers]
 
@@ -178,6 +180,7 @@ class Backbone:
             UsageError: The vocabulary has no such id. Raised on a CPU only; other devices would have to be waited for.
         """
         try:
+            # Checked only after a failure: reading all ids beforehand would cost every call.
             states: Tensor = self.decoder.embed_tokens(input_ids)
         except IndexError:
             self.check_vocabulary(input_ids)
@@ -271,6 +274,7 @@ def _costs(layer: Any) -> tuple[int, ...]:
         fused, width = attention.qkv_proj, query_width(attention)
         queries, kv = fused.in_features * width, fused.in_features * (fused.out_features - width)
         qkv_bytes = stored_bytes(fused)
+        # By outputs, since every output has equally many weights.
         kv_bytes = qkv_bytes * (fused.out_features - width) // fused.out_features
     else:
         width = attention.q_proj.out_features

@@ -68,9 +68,11 @@ class StepArithmetic:
         wide = states if states.dtype == torch.float32 else states.float()
         length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         epsilon = self._epsilon(states.device)
+        # epsilon + length ** 2 / H: the mean square without a tensor of squares.
         normed = wide * torch.addcmul(epsilon, length, length, value=1.0 / states.shape[-1]).rsqrt_()
         if self._adds_one:
             return (normed * (1.0 + weight.float())).type_as(states)
+        # As in the modules: Gemma's norm multiplies in fp32, Llama's after rounding to the states' dtype.
         return (normed if wide is states else normed.type_as(states)) * weight
 
     def _epsilon(self, device: torch.device) -> Tensor:
@@ -102,6 +104,7 @@ class StepArithmetic:
                 (width, (width + fused.out_features) // 2), dim=1
             )
         heads = turn(torch.cat([queries, keys], dim=1).view(states.shape[0], -1, attention.head_dim))
+        # Queries and keys are turned together, as more heads of the same token.
         split = queries.shape[1] // attention.head_dim
         queries, keys = heads.split([split, heads.shape[1] - split], dim=1)
         return queries, keys, values.reshape(keys.shape)
@@ -119,6 +122,7 @@ class StepArithmetic:
         if (fused := attention._modules.get("qkv_proj")) is None:
             keys, values = self.linear(attention.k_proj, states), self.linear(attention.v_proj, states)
         else:
+            # The fused outputs are queries, keys, values, in this order.
             keys, values = _outputs(fused, states, slice(query_width(attention), None)).chunk(2, dim=1)
         keys = self._heads(attention, "k_norm", keys, turn)
         return keys, values.reshape(keys.shape)
@@ -258,10 +262,12 @@ class RotaryTables:
         made_of, known = self._known or ([], ())
         frequencies = self._frequencies
         if (
+            # By identity: moving the model makes new frequencies, and `_known` keeps the old ones alive.
             [*map(id, made_of)] != [*map(id, frequencies)]
             or known[0][0].shape[0] < reach
             or (known[0][0].device, known[0][0].dtype) != (positions.device, weight.dtype)
         ):
+            # Twice as far as needed, so that a growing text computes tables rarely.
             everything = torch.arange(max(256, 2 * reach), device=positions.device)[None]
             known = tuple((cos[0], sin[0]) for cos, sin in self(weight, everything))
             self._known = frequencies, known

@@ -71,6 +71,7 @@ def quantize_layers(layers: nn.ModuleList, how: Quantization) -> None:
                 f"Linear maps are quantized as they are, got one that adapters wrap ({name}). Merge them first: "
                 f"merge_and_unload() of the peft model."
             )
+        # A subclass (`BroughtBack`) or a wrapped tensor (torchao's).
         if isinstance(module, nn.Linear) and (type(module) is not nn.Linear or not is_plain(module.weight)):
             raise UsageError(f"Weights are quantized once, but {name} is so already. Load the model anew.")
     _FORMS[how](layers)
@@ -145,6 +146,7 @@ class BroughtBack(nn.Linear):
     def __init__(
         self, linear: nn.Linear, weight: Tensor, bring_back: Callable[[Tensor], Tensor], scale_bytes: int = 0
     ) -> None:
+        # Not that of `nn.Linear`, which would allocate a weight of its own.
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = nn.Parameter(weight, requires_grad=False), linear.bias

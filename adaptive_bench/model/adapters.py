@@ -34,6 +34,7 @@ def check_installed() -> None:
 
 def check_targets(backbone: PreTrainedModel, lora: LoraRecipe) -> None:
     """Refuse adapters beside maps that a model does not have, since peft would silently ignore them."""
+    # A target is the last part of a module's name, such as `q_proj`.
     names = {name.rpartition(".")[2] for name, _ in backbone.named_modules()}
     if missing := sorted(set(lora.targets) - names):
         raise UsageError(
@@ -97,9 +98,11 @@ def without_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
             f"A model is saved with its adapters merged in a copy, but these cannot be copied: "
             f"{message_of(error)[:60]}. Train without ensure_weight_tying, or save adapters alone with peft."
         ) from error
+    # A list, since replacing modules changes what is iterated over.
     for name, module in list(copy.named_modules()):
         if hasattr(module, "base_layer"):
             wrapper: Any = module
+            # Before merging, which would otherwise change the tied weights of the other map as well.
             _untie(copy, wrapper.get_base_layer())
             wrapper.merge()
             copy.set_submodule(name, wrapper.get_base_layer())

@@ -63,6 +63,7 @@ class AdaptiveModel(HuggingFaceModel):
                 f"model.get_base_model(), of an AdaptiveModel model.backbone_model."
             )
         spec = MethodSpec.of(spec)
+        # The caller's random numbers go on as if nothing had been drawn. Parameters are made on the CPU.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             method = method_of(spec, Backbone(backbone_model), seed)
@@ -104,13 +105,15 @@ class AdaptiveModel(HuggingFaceModel):
             )
         self._forget_what_is_stale()
         before, share = self.dial, min(share, maximum)
+        # A stored calibration knows the dial that was chosen for this saving; otherwise the method estimates it.
         known = self._dials.get(round(share, 6))
         try:
             self.dial = self.method.checked_dial(share) if known is None else known
             if not self.training:
                 calibration.check_ready(self.method, share)
         except UsageError as error:
-            self.method.value = before
+            self.method.value = before  # not `dial`, whose setter empties the ledger
+            # The reason why loading found no calibration says more than that there is none.
             if self._uncalibrated is None or self._is_calibrated:
                 raise
             raise self._uncalibrated from error
@@ -119,7 +122,7 @@ class AdaptiveModel(HuggingFaceModel):
         """Give the method's schedules the progress of training, before optimizer step `step` of 1 .. total_steps."""
         check_step(step, total_steps)
         self.method.begin_step(step, total_steps)
-        self.forget_calibration()
+        self.forget_calibration()  # the step will change the weights
 
     def forget_calibration(self) -> None:
         """Drop thresholds, the dial table and fitted values, because the weights they were measured with changed."""
@@ -144,6 +147,7 @@ class AdaptiveModel(HuggingFaceModel):
         super()._drop_stale()
         if self._forget_what_is_stale():
             method = self.method
+            # At a dial that skips nothing, the measured values are not read, so dropping them silently does no harm.
             reads_thresholds = method.thresholds is not None and method.skip_share > 0.0
             if reads_thresholds or (method.fitted is not None and self.dial != method.dial.skip_nothing):
                 raise self._stale()
@@ -205,6 +209,7 @@ class AdaptiveModel(HuggingFaceModel):
                 f"Calibrating {self.spec} needs held-out training text, got 0 tokens in {len(batches)} batches. "
                 "Give at least one batch."
             )
+        # First, since thresholds and dials are measured with the fitted values in use.
         if (fitted := self.method.fitted) is not None:
             text = calibration.text_digest(batches)
             if not fitted.is_ready or self._fitted_on != text:
@@ -280,6 +285,7 @@ class AdaptiveModel(HuggingFaceModel):
         with TemporaryDirectory() as name:
             folder, base = Path(name), str(self.backbone_model.name_or_path)
             self.save_pretrained(folder, tokenizer)
+            # The card lists what users can set, and 0 always works.
             savings = sorted({*self._dials, *self.method.dial_table.measured.values()} - {0.0})
             card = model_card(self, title=repo_id, base=base if is_hub_id(base) else None, savings=savings)
             (folder / "README.md").write_text(card, encoding="utf-8")
@@ -306,6 +312,7 @@ class AdaptiveModel(HuggingFaceModel):
         if isinstance(model._uncalibrated, UsageError):
             raise model._uncalibrated
         if target and (model._is_calibrated or not model.needs_calibration):
+            # A run's calibrations may end below its target, which the method may not reach either.
             model.saving = min(target, max(model._dials, default=target), model.method.max_saving)
         return model
 
@@ -371,6 +378,7 @@ class AdaptiveModel(HuggingFaceModel):
         else:
             stored = stored_calibration.read(folder, self.spec, name)
             stored.give_to(self.method)
+            # Rounded as in `saving`, so that 0.1 + 0.2 finds 0.3.
             self._dials = {round(share, 6): dial for share, dial in stored.dials.items()}
 
     def store_calibration(self, folder: Path | str, name: str, dials: Mapping[float, float], text: str) -> None:

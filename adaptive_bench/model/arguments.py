@@ -83,6 +83,7 @@ def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | No
     share = None if step_labels is None else label_follows(labels).sum() / step_labels
     if not call.all_valid:
         valid = call.valid if labels.device == call.valid.device else torch.from_numpy(call.host_valid)
+        # A label is dropped if the token before it is padding; column 0 predicts nothing anyway.
         labels = labels.masked_fill(functional.pad(~valid[:, :-1], (1, 0)), -100)
     call.labels = labels.to(call.input_ids.device)
     if labels.device.type == "cpu":  # the labelled tokens are known without waiting for a device
@@ -106,6 +107,7 @@ def positions_to_keep(wanted: Tensor | int) -> tuple[Any, Any]:
     """An index into [B, S]: everything (0), the last n, positions [K] for all rows, or positions [B, K] per row."""
     if isinstance(wanted, int):
         return slice(None), slice(-wanted, None) if wanted else slice(None)
+    # With positions per row, row numbers [B, 1] broadcast against them.
     return slice(None) if wanted.dim() == 1 else torch.arange(len(wanted), device=wanted.device)[:, None], wanted
 
 
@@ -144,9 +146,11 @@ def no_assistance(got: str) -> UsageError:
 
 def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) -> None:
     """Refuse arguments of `generate` that the model does not support."""
+    # A config's own defaults are nobody's wish: only what differs from them is checked.
     given = dict(kwargs) if config is None else config.to_diff_dict() | dict(kwargs)
     for name, neutral in _REFUSED.items():
         value = given.get(name)
+        # A tensor cannot be compared with the neutral value in a condition, and none is neutral.
         if value is not None and (isinstance(value, Tensor) or value != neutral):
             if name in _DRAFTS:
                 raise no_assistance(name)

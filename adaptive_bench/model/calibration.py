@@ -53,14 +53,17 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
                 share = _skip_share(model.method)
+                # Right where the dial skips nothing; elsewhere the method does not derive `skip_share` from its dial.
                 if share <= 0.0:
                     if dial != model.method.dial.skip_nothing:
                         raise _not_asked(model.method, dial, thresholds.sites)
                     continue
+                # First pass: drop exactly the share and record scores.
                 thresholds.collect()
                 _write(model, batches)
                 if missed := thresholds.unasked:
                     raise _not_asked(model.method, dial, missed)
+                # Second pass: apply the thresholds and measure what they skip.
                 thresholds.finish(share)
                 points.append(_verify(model, batches, dial, share))
     finally:
@@ -92,6 +95,7 @@ def check_ready(method: Method, saving: float) -> None:
             "Ask for a smaller saving, or call model.calibrate(batches, savings) with a saving at least that large."
         )
     if method.fitted is not None and method.value != method.dial.skip_nothing:
+        # Raises the error of a value that is not measured.
         method.fitted[method.fitted.names[0]]
 
 
@@ -157,10 +161,12 @@ class _Text:
 
     def __init__(self, model: ForwardModel, batches: Sequence[dict[str, Tensor]]) -> None:
         self._model, self._batches = model, batches
+        # Every n-th text is read, counted through all batches.
         self._every = math.ceil(sum(len(batch["input_ids"]) for batch in batches) / _LOSS_TEXTS)
 
     def streams(self) -> Iterator[Streams]:
         for batch in self._batches:
+            # The stream before every deciding site; the one after the last layer is appended.
             with listening(self._model.method, lambda view, _: view.hidden) as states:
                 states.append(self._model.residual_stream(**_read(batch)))
             real = batch["attention_mask"].bool()
@@ -172,13 +178,16 @@ class _Text:
         total, tokens, start = 0.0, 0, 0
         backbone = self._model.backbone
         for batch in self._batches:
+            # The first text of this batch whose number over all batches is a multiple of `_every`.
             rows = slice(-start % self._every, None, self._every)
             start += len(batch["input_ids"])
             part = {name: values[rows] for name, values in _read(batch).items()}
             if not len(part["input_ids"]):
                 continue
             real, later = part["attention_mask"].bool(), part["continuation_mask"].bool()
+            # Answers alone count where there are any.
             predicted = real & torch.where(later.any(dim=1, keepdim=True), later, real)
+            # Tokens that predict a counted one.
             places = real[:, :-1] & predicted[:, 1:]
             states = self._model.residual_stream(**part)[:, :-1][places]
             logits = backbone.head(backbone.final_norm(states)).float()
@@ -278,5 +287,6 @@ def _measuring(model: ForwardModel) -> Iterator[None]:
         with unbooked(model):
             yield
     finally:
+        # The value itself, since setting `dial` would empty the ledger that was just restored.
         model.method.value, model.executor = dial, executor
         model.train(training)

@@ -29,6 +29,7 @@ def left_out(model: AdaptiveModel) -> list[int]:
     for site, decision in decisions:
         assert decision.keep is not None
         kept.setdefault(site.layer, set()).update(decision.keep.unique().tolist())
+    # One set per layer for both of its branches: attention and MLP must be skipped together.
     mixed = [layer for layer, found in kept.items() if len(found) > 1]
     gone = sorted(layer for layer, found in kept.items() if found == {False})
     if mixed or not gone:
@@ -60,6 +61,7 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
     config.pruned_layers = gone
     found: PreTrainedModel = type(whole)(config)
     found = found.to(dtype=whole.dtype, device=whole.device).eval()  # type: ignore[call-arg]  # wrapped by transformers
+    # Strict: a weight too few or too many is an error.
     found.load_state_dict(_renumbered(whole.state_dict(), stay))
     found.generation_config = copy.deepcopy(whole.generation_config)
     expected, ours = _probe(model), found(_tokens(model)).logits
@@ -86,6 +88,7 @@ def _renumbered(state: dict[str, torch.Tensor], stay: list[int]) -> dict[str, to
 
 def _tokens(model: AdaptiveModel) -> torch.Tensor:
     """[1, S] token ids spread over the vocabulary."""
+    # The step is prime, so that ids come from all parts of the vocabulary.
     return (torch.arange(_TOKENS, device=model.device) * 7919 % model.backbone.vocab_size)[None]
 
 

@@ -60,6 +60,7 @@ def in_turns(
     the same neighbour. The first `warm_up` rounds do not count. A CUDA device is synchronized around each call.
     """
     wait = torch.cuda.synchronize if torch.device(device).type == "cuda" else lambda: None
+    # A generator of its own: the global one belongs to the caller.
     order, shuffle = list(variants), random.Random(0).shuffle
     taken: dict[str, list[float]] = {name: [] for name in variants}
     for number in range(warm_up + rounds):
@@ -108,6 +109,7 @@ def drive_adaptive(model: AdaptiveModel, dial: float) -> Drive:
     dial, ledger = model.method.dial.check(dial), Ledger(model.backbone.costs)
 
     def forward(ids: Tensor, cache: Any) -> object:
+        # In each call, since variants of the same model take turns. `dial`'s setter would empty the ledger.
         model.method.value, model.ledger = dial, ledger
         return model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
 
@@ -132,6 +134,7 @@ def decode_in_turns(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) ->
     """
     new = tokens.shape[1] - prompt
     warm = min(new, _WARM_UP_STEPS)
+    # A pass of its own for warming up: counted steps must begin at the first new token, with fresh ledgers.
     in_turns(steps_of(drives, tokens[:, : prompt + warm], prompt), warm, warm_up=0, device=tokens.device)
     return in_turns(steps_of(drives, tokens, prompt), new, warm_up=0, device=tokens.device)
 
@@ -143,6 +146,7 @@ def steps_of(drives: Mapping[str, Drive], tokens: Tensor, prompt: int) -> dict[s
         if drive.ledger is not None:
             drive.ledger.reset()
         iterators[name] = _forwards(drive, tokens, prompt)
+        # Reads the prompt now, so that the first timed step is a decode step.
         next(iterators[name])
     return {name: iterator.__next__ for name, iterator in iterators.items()}
 
@@ -185,9 +189,11 @@ def time_model(
     drives = {"plain": drive_plain(plain)}
     drives |= {f"{saving:g}": drive_adaptive(model, dial) for saving, dial in zip(reachable, dials, strict=True)}
     new = tokens.shape[1] - prompt
+    # Decoding is second, as it resets the ledgers: reports cover one pass over the prompts and their new tokens.
     prefill = prefill_in_turns(drives, tokens[:, :prompt], rounds, room=new)
     decode = decode_in_turns(drives, tokens, prompt)
     reports = {name: drive.ledger.report() for name, drive in drives.items() if drive.ledger is not None}
+    # Memory in passes of their own, one variant at a time: while times are taken, all of them hold a cache.
     part = tokens[:, : prompt + min(new, _MEMORY_STEPS)]
     memory = {
         # The default binds this round's driver; mypy infers no type for such a lambda.
@@ -208,8 +214,9 @@ def time_model(
     weight = spreads["plain"][0].median / total_s["plain"]  # share of the prompts in the plain model's time
     points = []
     for name, saving, dial in zip(reports, reachable, dials, strict=True):
+        # By rounds, so that what slows a whole round down cancels.
         faster = speedups(prefill["plain"], prefill[name]), speedups(decode["plain"], decode[name])
-        read, written = (1 / one.median for one in faster)
+        read, written = (1 / one.median for one in faster)  # our time relative to plain time
         total = weight * read + (1 - weight) * written
         points.append(
             {

@@ -48,7 +48,7 @@ class ForwardModel(nn.Module):
         self.ledger = Ledger(self.backbone.costs)
         self.raw_loss_terms: dict[str, Tensor] = {}
         self.gradient_checkpointing, self.own_losses_weigh = False, 1.0
-        self._meter = DecisionMeter(method)
+        self._meter = DecisionMeter(method)  # hooks stay for the model's lifetime
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
         self.spread: Spread | None = None
@@ -182,6 +182,7 @@ class ForwardModel(nn.Module):
         logits = self._logits(call, hidden, arguments.positions_to_keep(logits_to_keep))
         loss = states = None
         if labels is not None:
+            # The backbone's own loss function shifts the labels by one.
             given = {"logits": logits, "labels": call.labels, "vocab_size": self.backbone.vocab_size}
             loss = self._loss(call, self.backbone_model.loss_function(**given), share)
         if output_hidden_states and call.layer_states is not None:
@@ -195,6 +196,7 @@ class ForwardModel(nn.Module):
         self, input_ids: Tensor, mask: Tensor | None, continuation: Tensor | None, decisions: Sequence[Decision]
     ) -> Tensor:
         """Residual stream [B, S, H] of a training call under other decisions, one per layer."""
+        # A call of its own, so that the records of the method's losses stay those of the first one.
         call = self._begin_call(input_ids, mask, continuation)
         return run_prescribed(call, self.backbone.embed(input_ids), decisions)
 
@@ -259,10 +261,12 @@ class ForwardModel(nn.Module):
         batch, length = input_ids.shape
         executor, policy = self.executor, self.method.kv_policy
         continues = cache is not None and cache.get_seq_length() > 0
+        # At the beginning of a text only: comparing weights is too slow for every decode step.
         if not (self.training or continues):
             self._drop_stale()
         if phase is None:
             phase = "decode" if continues else "prefill"
+        # Packed branches attend to the cache, and policies other than `recompute` need its slots.
         if cache is None and (use_cache or executor == "packed" or policy != "recompute"):
             cache = self.new_cache(batch)
         session = cache.session if cache is not None else Session.start(batch, input_ids.device)
@@ -271,15 +275,18 @@ class ForwardModel(nn.Module):
         if attention_mask is None:
             valid = torch.ones_like(input_ids, dtype=torch.bool)
             host_valid = np.ones((batch, length), dtype=bool)
+            # A decode step adds the number 0, which spares it a tensor.
             steps: Any = torch.arange(length, device=input_ids.device) if length > 1 else 0
             host_steps: Any = np.arange(length)
             positions = session.lengths[:, None] + steps
         else:
-            valid = attention_mask[:, -length:].bool()
+            valid = attention_mask[:, -length:].bool()  # the mask may cover cached tokens too
             host_valid = valid.cpu().numpy()
             valid = valid.to(input_ids.device)
             host_steps = host_valid.cumsum(axis=1) - 1
+            # Padding on the left would count as -1.
             positions = (session.lengths[:, None] + valid.cumsum(dim=1) - 1).clamp(min=0)
+        # A decode step takes rows of a stored table. The weight only says which dtype the tables get.
         if positions.shape[1] > 1 or self.training:
             rotary = self.backbone.rotary(self.backbone.decoder.embed_tokens.weight, positions)
         else:
@@ -290,6 +297,7 @@ class ForwardModel(nn.Module):
             behind = None if requests is None else np.asarray(requests)
             packed = executor == "packed"
             tally = Tally(self.ledger, self.backbone, phase, host_valid, host_positions, behind, packed=packed)
+        # By the default mask below every token then follows the prompt, which the host thus knows.
         only_follows = continues and phase == "decode" and continuation_mask is None
         if continuation_mask is None:
             continuation_mask = torch.full_like(valid, phase == "decode")
@@ -328,12 +336,14 @@ class ForwardModel(nn.Module):
             if call.decodes and states.shape[1] == 1:
                 return self.backbone.step_head(states)
             return self.backbone.head(self.backbone.final_norm(states))
+        # Flat token index of every chosen position.
         everywhere = torch.arange(call.valid.numel(), device=hidden.device).view_as(call.valid)[chosen]
+        # For each token, which of all answers is its own; -1 if no probe answered it.
         answered = torch.full((call.valid.numel(),), -1, dtype=torch.long, device=hidden.device)
         tokens = torch.cat([tokens for tokens, _ in call.answers])
         answered[tokens] = torch.arange(tokens.numel(), device=hidden.device)
         source = answered[everywhere]
-        open_ = source < 0
+        open_ = source < 0  # positions for which the head has to run
         computed = self.backbone.head(self.backbone.final_norm(states[open_]))
         logits = computed.new_empty(*source.shape, computed.shape[-1])
         logits[open_] = computed

@@ -131,12 +131,14 @@ def generate_queue(
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     context = model.backbone.context_length
+    # 0 is the key of no document: draws then depend on the text alone.
     keys = [0] * len(prompts) if documents is None else documents
     texts = [
         _Text(list(prompt), min(max_new_tokens, context - len(prompt)), key)
         for prompt, key in zip(prompts, keys, strict=True)
     ]
     batch = _Batch(model, choose, frozenset(eos_token_ids), stop, processors)
+    # A text without room gets no token, not even the one that reading its prompt would give.
     waiting = [text for text in texts if text.room > 0]
     while waiting or batch.texts:
         free = rows - len(batch.texts)
@@ -187,6 +189,7 @@ class _Batch:
         documents = torch.tensor([text.document for text in texts], device=self._device)
         output = self._model(input_ids, attention_mask, use_cache=True, logits_to_keep=1, documents=documents)
         remaining, cache, newest = self._write(texts, output.past_key_values, output.logits)
+        # If every text has ended, `_write` left the cache as it was; the new rows replace it.
         if self._cache is None or self._newest is None or not self.texts:
             self._cache, self._newest = cache, newest
         elif remaining:
@@ -214,6 +217,7 @@ class _Batch:
             stops = token in self._ends or (self._stop is not None and self._stop(text.tokens))
             if not stops and len(text.tokens) < text.room:
                 alive.append(row)
+        # If nobody is left, the cache is not used again, and selecting no rows would be work for nothing.
         if 0 < len(alive) < len(texts):
             rows = torch.tensor(alive, device=chosen.device)
             cache.select_rows(rows, np.array(alive))

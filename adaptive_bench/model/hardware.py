@@ -25,6 +25,7 @@ def find_device(name: str) -> torch.device:
     check_device(name)
     try:
         device = torch.device(name)
+        # A device of a valid name may still be missing; only using it tells.
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
@@ -82,6 +83,7 @@ def peak_memory(work: Callable[[], object], device: torch.device | str) -> int |
     if not _PAGES.is_file():
         work()
         return None
+    # Otherwise the work could live on memory that is already counted in `before`.
     give_back()
     before = _resident_bytes()
     highest, ended = before, threading.Event()
@@ -96,11 +98,11 @@ def peak_memory(work: Callable[[], object], device: torch.device | str) -> int |
     try:
         work()
     finally:
-        highest = max(highest, _resident_bytes())
+        highest = max(highest, _resident_bytes())  # for work that ends before the first sample
         ended.set()
         sampler.join()
     return max(0, highest - before)
 
 
 def _resident_bytes() -> int:
-    return int(_PAGES.read_text().split()[1]) * resource.getpagesize()
+    return int(_PAGES.read_text().split()[1]) * resource.getpagesize()  # the second number of `statm`: resident pages

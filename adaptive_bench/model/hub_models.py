@@ -47,6 +47,7 @@ class Pretrained:
         """Load the model, by default in fp32; `kwargs` are for its `from_pretrained`."""
         rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
         folder = Path(self.location)
+        # A hub's commit cannot change, but a folder can.
         if self.revision is None and (different := changed(folder, self.sha256)):
             raise EnvironmentProblem(
                 f"{rule} as they were, but {', '.join(different)} changed or is missing. Put the folder back, or train "
@@ -54,6 +55,7 @@ class Pretrained:
             )
         here = self.revision is None
         try:
+            # A folder is loaded without asking the hub; its revision means nothing.
             with nullcontext() if here else hub_or_cache(Needed("model", self.location)):
                 return AutoModelForCausalLM.from_pretrained(
                     self.location,
@@ -127,6 +129,7 @@ def licence_of(location: str) -> str | None:
     readme = Path(location) / "README.md"
     if is_hub_id(location):
         cached = try_to_load_from_cache(location, "README.md")
+        # Otherwise it is `None`, or the mark of a file that the hub does not have.
         readme = Path(cached) if isinstance(cached, str) else readme
     try:
         licence = (metadata_load(readme) or {}).get("license")

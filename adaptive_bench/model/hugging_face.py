@@ -64,7 +64,7 @@ def generate(
     """
     own = {"inputs": inputs, "streamer": streamer, "generator": generator}
     check_arguments(generation_config, {**kwargs, **own})
-    generation_config = deepcopy(generation_config)
+    generation_config = deepcopy(generation_config)  # changed below, and the caller's own
     _take_stop_strings(generation_config, kwargs)
     call = _prepared(model, inputs, generation_config, streamer, kwargs)
     config: GenerationConfig = call["generation_config"]
@@ -108,6 +108,7 @@ def _prepared(
 
     backbone: Any = model.backbone_model  # its static type lacks `generate`
     try:
+        # The streamer goes along, as this call also gives it the prompt.
         backbone.generate(inputs, generation_config=config, streamer=streamer, custom_generate=capture, **kwargs)
     except (ValueError, TypeError, LookupError, AttributeError) as error:  # nothing ran yet, so arguments are at fault
         raise UsageError(f"generate() got arguments that do not go together or do not exist: {error}") from error
@@ -150,6 +151,7 @@ class _Writer:
     def write(self) -> Tensor | GenerateDecoderOnlyOutput:
         """Generate all tokens of all rows."""
         length = self.sequences.shape[1]
+        # Real tokens per row: padding takes no room in the context.
         lengths = torch.full_like(self.sequences[:, 0], length) if self.mask is None else self.mask.sum(dim=1)
         rows = torch.arange(len(self.sequences), device=self.sequences.device)
         output = self.model(self.sequences, self.mask, use_cache=self.config.use_cache, logits_to_keep=1)
@@ -167,6 +169,7 @@ class _Writer:
                 self.streamer.put(tokens.cpu())
             if self.finished.all():
                 break
+            # `rows` are the batch's rows in the cache; those that have left go out of both.
             going = ~self.left[rows]
             if not going.all() and self.config.use_cache:
                 output.past_key_values.select_rows(going.nonzero()[:, 0])
@@ -179,7 +182,7 @@ class _Writer:
                 f"{ENDS_WITH_CONTEXT} of {self.model.backbone.context_length} tokens at the latest: "
                 f"{cut_rows} of {len(self.cut)} end there, before they are as long as was asked for. Give shorter "
                 f"prompts, or a smaller max_new_tokens.",
-                stacklevel=4,
+                stacklevel=4,  # the caller of `generate`, beyond this method, `generate` and `no_grad`
             )
         if not self.config.return_dict_in_generate:
             return self.sequences
@@ -192,12 +195,14 @@ class _Writer:
             return self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
         new = self.sequences.shape[1] - self.prompt
         mask = None if self.mask is None else functional.pad(self.mask[rows], (0, new), value=1)
+        # Without a cache the prompt's end must be told: the call reads prompt and answer at once.
         written = torch.zeros_like(self.sequences[rows], dtype=torch.bool)
         written[:, self.prompt :] = True
         return self.model(self.sequences[rows], mask, continuation_mask=written, logits_to_keep=1)
 
     def _choose(self, rows: Tensor, logits: Tensor) -> Tensor:
         """The next token [B] from the logits [R, V] of unfinished rows [R]; padding for the others."""
+        # Rows that have left keep their places with logits of 0; what is chosen for them becomes padding.
         everywhere = logits.new_zeros(len(self.sequences), logits.shape[-1], dtype=torch.float32)
         everywhere[rows] = logits.float()
         kept = self.config.return_dict_in_generate
@@ -210,6 +215,7 @@ class _Writer:
             tokens = torch.multinomial(scores.softmax(dim=-1), 1, generator=self.generator)[:, 0]
         else:
             tokens = scores.argmax(dim=-1)
+        # By `left`, not `finished`: without an end token, rows that have ended are written on.
         return tokens.masked_fill(self.left, self._padding())
 
     def _padding(self) -> int:

@@ -158,6 +158,7 @@ class SiteCosts:
     def spared(self) -> frozenset[Site]:
         """The sites whose cost exceeds ten times the median; none if the median is not above 0."""
         middle = self.median
+        # A median of 0 says nothing about size: any cost would exceed ten times it.
         return frozenset(site for site, cost in self.costs.items() if 0 < FACTOR * middle < cost)
 
     @property
@@ -233,11 +234,14 @@ class _Part:
         self._model, self._batch = model, batch
         self.valid = batch["attention_mask"].bool()
         self._first = self.valid & (self.valid.cumsum(dim=1) == 1)
+        # Drawn on the CPU, so that the same tokens skip on every device.
         draw = torch.rand(self.valid.shape, generator=torch.Generator().manual_seed(seed)).to(self.valid.device)
         self._keep = (draw >= SHARE) | self._first
         self._states: list[Tensor] = []
+        # This pass also fills `_states`, where the passes of single sites begin.
         self._full = torch.cat([logits.log_softmax(dim=-1) for logits in self._logits(None)])
         lengths = torch.stack([state.float().norm(dim=-1) for state in self._states])  # [L, B, S]
+        # The median over real tokens: padding is NaN here, and left out.
         middle = lengths.masked_fill(~self.valid, torch.nan).nanmedian(dim=-1, keepdim=True).values
         self.first_token = (lengths / middle).masked_fill(~self._first, 0.0).amax(dim=(0, 2))  # [B]
 
@@ -253,6 +257,7 @@ class _Part:
         call = model._begin_call(*(self._batch[name] for name in TEXT_PARTS))
 
         def rule(view: SiteView) -> Tensor | None:
+            # Before attention is before the layer.
             if site is None and view.site.branch == "attention":
                 self._states.append(view.hidden)
             return self._keep if view.site == site else None

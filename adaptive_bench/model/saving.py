@@ -134,6 +134,7 @@ def save(
             f"{model.backbone.quantized}. Save it first; quantize what is loaded."
         )
     folder.mkdir(parents=True, exist_ok=True)
+    # First: if the rest is interrupted, what is half written must not look like a model.
     (folder / _ABOUT).unlink(missing_ok=True)
     if (earlier := folder / stored_calibration.FOLDER).is_dir():
         shutil.rmtree(earlier)
@@ -161,6 +162,7 @@ def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         return
     with atomic.temporary_folder(folder / "tokenizer") as temporary:
         tokenizer.save_pretrained(temporary)
+        # Sorting by whether a file is `_TOKENIZER` puts that one last.
         for file in sorted(temporary.rglob("*"), key=lambda path: path.name == _TOKENIZER):
             if file.is_file():
                 target = folder / file.relative_to(temporary)
@@ -184,6 +186,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def read(folder: Path) -> SavedModel:
     """Read a folder written by `save`, without loading the backbone."""
     if not (folder / _ABOUT).is_file():
+        # Weights without the file that is written last: saving was interrupted, or is under way.
         if (folder / _TENSORS).is_file():
             hint = make_again(folder)
         elif is_run(folder):

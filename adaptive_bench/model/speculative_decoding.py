@@ -103,6 +103,7 @@ def self_speculate(
             run.round()
     finally:
         model.method.value, model.ledger = dial_before, ledger
+        # Also after an error or an interrupt: what ran is in the model's ledger.
         for part in run.books.values():
             ledger.add(part.counts())
     return Speculation(run.tokens, run.rounds, run.books, run.cache)
@@ -138,9 +139,11 @@ class _Run:
         ids = torch.tensor([[self.tokens[-1], *guesses]], device=self.cache.device)
         with self._work("verification", self._full):
             best = self._verify(before, ids)[0].argmax(dim=-1).tolist()
+        # `best[n]` follows the n-th token read, so it is what the n-th guess should have been.
         accepted = next((n for n, guess in enumerate(guesses) if guess != best[n]), len(guesses))
         ended = accepted > 0 and guesses[accepted - 1] in self.ends
         self.tokens += best[:accepted] if ended else best[: accepted + 1]
+        # The newest token and the accepted guesses stay; wrong guesses and their K,V go.
         if accepted < len(guesses):
             self.cache.rewind(before.after(ids[:, : accepted + 1]))
         self.rounds.append(Round(len(guesses), accepted, int(self.cache.session.host_lengths[0])))
@@ -153,8 +156,10 @@ class _Run:
             self.cache.rewind(before)  # even if nothing was skipped: this drops the method's own state from the draft
             return self.model(ids, past_key_values=self.cache, use_cache=True).logits
         drafted = [step[start] for step in self._alike.states]
+        # The last guess has not run anywhere: bring it to where the others are.
         last = self.model.run_part(ids[:, -1:], self.cache, range(start))
         self.cache.rewind(before, first_layer=start)
+        # [1, D + 1, H] before layer `start`: all tokens go on together.
         states = torch.cat([*drafted, last], dim=1)
         return self.model.run_part(ids, self.cache, range(start, layers), states)
 
@@ -200,6 +205,7 @@ class AlikeLayers:
     def note_draft(self, view: SiteView, decision: Decision) -> None:
         """Listener for calls of the draft."""
         layer = view.site.layer
+        # Once per layer, before its attention.
         if view.site.branch == "mlp":
             return
         if layer == 0:
@@ -225,6 +231,7 @@ def draft(model: ForwardModel, cache: AdaptiveCache, newest: int, most: int, end
         newest: The last token of the text, not yet in the cache.
     """
     guesses: list[int] = []
+    # The last guess is not fed: verification reads it.
     while len(guesses) < most and not (guesses and guesses[-1] in ends):
         fed = torch.tensor([[guesses[-1] if guesses else newest]], device=cache.device)
         output = model(fed, past_key_values=cache, use_cache=True, logits_to_keep=1)

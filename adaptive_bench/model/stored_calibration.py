@@ -27,7 +27,7 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.manifest import is_of_run, make_again
 
 POOLED: Final = "pooled"
-FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"
+FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"  # `_ABOUT` is the key of the file's metadata
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,7 @@ def _joined(before: StoredCalibration, after: StoredCalibration) -> StoredCalibr
     thresholds = dict(after.thresholds)
     if before.thresholds and after.thresholds:
         pairs = [zip(one["shares"].tolist(), one["values"], strict=True) for one in (before.thresholds, thresholds)]
+        # By share, in ascending order as `Thresholds` needs them.
         rows = dict(sorted((dict(pairs[0]) | dict(pairs[1])).items()))
         shares = torch.tensor([*rows], dtype=torch.float64)
         thresholds = {"shares": shares, "values": torch.stack([*rows.values()])}
@@ -171,7 +172,7 @@ def _pairs(values: Mapping[float, float]) -> Tensor:
 
 
 def _home(folder: Path, spec: MethodSpec) -> Path:
-    return folder / FOLDER / quote(str(spec), safe="[]=,@")
+    return folder / FOLDER / quote(str(spec), safe="[]=,@")  # readable: specs have these characters
 
 
 def _path(folder: Path, spec: MethodSpec, name: str) -> Path:

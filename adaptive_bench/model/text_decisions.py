@@ -121,8 +121,10 @@ def text_decisions(
         site, score = view.site, view.scores
         branches = [0, 1] if site.branch == "layer" else [BRANCHES.index(site.branch)]
         if decision.keep is not None:
+            # [S, 1], for one branch or for both of a layer.
             keep[:, site.layer, branches] = decision.keep[0].cpu().numpy()[:, None]
         if score is None and decision.scale is not None:
+            # A gate per number of the state is shown by its mean.
             score = decision.scale.float().mean(dim=-1)
         if score is not None:
             scores[:, site.layer, branches] = score[0].float().cpu().numpy()[:, None]
@@ -154,6 +156,7 @@ def pieces_of(tokenizer: PreTrainedTokenizerBase, token_ids: Sequence[int]) -> t
     for place in range(len(token_ids)):
         before = token_ids[max(0, place - _BEFORE) : place]
         until, whole = text(before), text([*before, token_ids[place]])
+        # A piece in its context has its leading space, which some tokenizers drop at the start of a text.
         pieces.append(whole[len(until) :] if whole.startswith(until) else text([token_ids[place]]))
     return tuple(pieces)
 

@@ -81,6 +81,7 @@ def without_appended_end(tokenizer: PreTrainedTokenizerBase, token_ids: list[int
     end = [tokenizer.eos_token_id]
     if token_ids[-1:] != end:
         return token_ids
+    # The tokenizer appends its end token if it does so after any text that does not end with it.
     itself = tokenizer("a", add_special_tokens=False).input_ids[-1:]
     return token_ids[:-1] if tokenizer("a").input_ids[-1:] == end != itself else token_ids
 

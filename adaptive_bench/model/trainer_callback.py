@@ -36,6 +36,7 @@ class AdaptiveCallback(TrainerCallback):
                 f"The parameters of {model.spec} are trained, but all of them are frozen, as get_peft_model freezes "
                 f"every given parameter. Call model.method.requires_grad_(True) after it."
             )
+        # Wrapped by peft, and resumed (the step is not 0).
         if model is not given["model"] and own and state.global_step:
             raise UsageError(
                 "A checkpoint of peft holds adapters alone, so training cannot go on from it with the method's own "
@@ -58,6 +59,7 @@ class AdaptiveCallback(TrainerCallback):
         """Tell the method the progress of training."""
         model = _adaptive(given["model"])
         model.begin_step(state.global_step + 1, state.max_steps)
+        # `on_pre_optimizer_step` looks whether a forward pass with labels has filled it again.
         model.raw_loss_terms = {}
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:

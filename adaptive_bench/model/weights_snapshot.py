@@ -34,6 +34,7 @@ class Snapshot:
         found, then = tuple(tensors), self._tensors
         if then is None or [*map(id, found)] != [*map(id, then)] or [*map(_writes, found)] != self._writes:
             return False
+        # Only tensors without values (on the device `meta`).
         if not self._sampled:
             return True
         now = _sample(found)
@@ -45,10 +46,12 @@ class Snapshot:
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Copy the snapshot with its model: the copy refers to the copied tensors if the snapshot still held."""
         tensors = self._tensors
+        # `holds` compares identities, so a copy has to be taken anew of the copied tensors.
         return _copied, (tensors if tensors is not None and self.holds(tensors) else None,)
 
 
 def _copied(tensors: tuple[Tensor, ...] | None) -> Snapshot:
+    # `None` stands for a snapshot that did not hold: its copy must not hold either.
     found = Snapshot(tensors or ())
     found._tensors = tensors
     return found
