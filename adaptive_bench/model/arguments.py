@@ -120,8 +120,9 @@ def check_positions(given: Tensor, own: Tensor, valid: Tensor) -> None:
         )
 
 
-# Arguments that would change how the model runs, with the value at which each changes nothing.
+# Refused with an error of their own, `no_assistance`.
 _DRAFTS = ("assistant_early_exit", "assistant_model", "assistant_tokenizer", "is_assistant")
+# Arguments that would change how the model runs, with the value at which each changes nothing.
 _REFUSED: dict[str, Any] = {
     **dict.fromkeys(("cache_implementation", "compile_config", "constraints", "custom_generate", "dola_layers")),
     **dict.fromkeys(("force_words_ids", "inputs_embeds", "negative_prompt_attention_mask", "negative_prompt_ids")),
