@@ -135,19 +135,20 @@ def spared_ahead(method: Method, call: EngineCall, ahead: Sequence[Decision]) ->
     """Decisions known before the layers run, adjusted for spared sites and first tokens. Shared masks stay shared."""
     spared = {site.number for site in method.spared}
     each = 1 if method.unit == "branch" else 2  # number of sites per decision
-    found: dict[int, Decision] = {}
-    for decision in ahead:
+    masks: dict[int, Tensor | None] = {}
+    adjusted = []
+    for place, decision in enumerate(ahead):
         # One adjusted mask per given mask: the host then reads as few masks as before.
-        found.setdefault(id(decision.keep), with_first(method, call, Decision(decision.keep)))
-    return [
-        EXECUTE_ALL
-        if each * place in spared
-        else decision
-        # `with_first` returned it unchanged, so `nobody` still holds.
-        if found[id(decision.keep)].keep is decision.keep
-        else replace(decision, keep=found[id(decision.keep)].keep, nobody=False)
-        for place, decision in enumerate(ahead)
-    ]
+        if id(decision.keep) not in masks:
+            masks[id(decision.keep)] = with_first(method, call, Decision(decision.keep)).keep
+        keep = masks[id(decision.keep)]
+        if each * place in spared:
+            adjusted.append(EXECUTE_ALL)
+        elif keep is decision.keep:  # `with_first` left it unchanged, so `nobody` still holds
+            adjusted.append(decision)
+        else:
+            adjusted.append(replace(decision, keep=keep, nobody=False))
+    return adjusted
 
 
 def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision:
