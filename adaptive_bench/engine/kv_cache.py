@@ -93,7 +93,7 @@ class AdaptiveCache(Cache):
         host_rows = rows.cpu().numpy() if host_rows is None else host_rows
         self.batch = rows.numel()
         self.session.select_rows(rows, host_rows)
-        for table in {id(table): table for table in self._tables()}.values():
+        for table in self._tables():
             table.select_rows(rows, host_rows)
         for store in self.stores.values():
             store.select_rows(rows)

@@ -143,14 +143,11 @@ class SlotTable:
         self.lengths = host_ends if ragged else np.full_like(self.lengths, self.used)
         self.has_hidden = bool((self.visible() < 0).any())
 
-    def room(self, capacity: int) -> int:
-        """The new capacity if `used` slots are needed: at least twice the old `capacity`, so that growing is rare."""
-        return capacity if self.used <= capacity else max(self.used, 2 * capacity)
-
     def _grow(self) -> None:
+        """Make room for the slots in use: at least twice the old capacity, so that growing is rare."""
         batch, capacity = self.positions.shape
-        more = self.room(capacity) - capacity
-        if more:
+        if self.used > capacity:
+            more = max(self.used, 2 * capacity) - capacity
             self.positions = torch.cat([self.positions, self.positions.new_full((batch, more), -1)], dim=1)
 
 
@@ -225,8 +222,6 @@ class LayerStore:
         batch, capacity = self.table.positions.shape
         if buffer is None:
             return like.new_zeros(batch, like.shape[1], capacity, like.shape[-1])
-        if self.table.used <= buffer.shape[2]:
-            return buffer
         return torch.cat([buffer, buffer.new_zeros(*buffer.shape[:2], capacity - buffer.shape[2], like.shape[-1])], 2)
 
 
