@@ -21,7 +21,7 @@ from adaptive_bench.engine.flop_counter import DecisionMeter, Run, Tally
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.engine.slots import Kept
 from adaptive_bench.method import Decision, ForwardCall, KVPolicy, SiteView
-from adaptive_bench.method.call import Measure
+from adaptive_bench.method.call import PROMPT_LENGTH, Measure
 
 Executor = Literal["masked", "packed"]
 
@@ -153,7 +153,7 @@ class EngineCall(ForwardCall):
         may change between calls. Then book the work.
         """
         if self.cache is not None and self.valid.numel():
-            self.session.state["prompt_length"] = self.prompt_length
+            self.session.state[PROMPT_LENGTH] = self.prompt_length
             # From `__dict__`: reading the property would compute the hash even if nothing was drawn.
             valid, hashes = None if self.all_valid else self.valid, self.__dict__.get("prefix_hash")
             self.session.advance(self.input_ids, valid, self.host_valid.sum(axis=1), hashes)

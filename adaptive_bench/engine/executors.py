@@ -76,7 +76,7 @@ def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> T
     visible = visible_keys(call.positions, keys, call.backbone.windows[layer]) if evicted else None
     mask = call.dense_mask(layer, keys) if visible is None else additive(visible, call.mask_type)
     # A module that writes into a cache must not run twice, so it is not checkpointed.
-    run = _held(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
+    run = _checkpointed(call, call.backbone.attention(layer)) if call.cache is None else call.backbone.attention(layer)
     rotary = call.rotary_of(layer)
     update, _ = run(view.read, position_embeddings=rotary, attention_mask=mask, past_key_values=call.cache)
     if visible is not None and call.training:
@@ -98,15 +98,15 @@ def _dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
     # Evaluation computes padding too, which the books then show as waste.
     real = call.kept(None) if call.training else None
     if real is not None:
-        update = _held(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
+        update = _checkpointed(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
         everything = update.new_zeros(call.valid.numel(), update.shape[-1])
         return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
     if call.tally is not None:
         call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
-    return _held(call, call.backbone.mlp(view.site.layer))(view.read)
+    return _checkpointed(call, call.backbone.mlp(view.site.layer))(view.read)
 
 
-def _held(call: EngineCall, module: Any) -> Callable[..., Any]:
+def _checkpointed(call: EngineCall, module: Any) -> Callable[..., Any]:
     """A branch's module. With gradient checkpointing it keeps only its input, and runs again in the backward pass.
 
     Decisions are outside the checkpoint, so the method is asked only once.
@@ -131,8 +131,7 @@ def run_packed(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     site, kept = view.site, call.kept(decision.keep)
     # `decision.keep is None` with `kept` set: every real token executes, and only padding is missing from the call.
     if kept is not None and site.branch == "attention" and decision.keep is None and _padding_is_harmless(call, site):
-        update = _dense_attention(call, view, None)  # causality hides the padding, so the kernel needs no mask
-        return _add_update(call, site, view.hidden, update, decision.scale, None)
+        kept = None  # causality hides the padding, so attention runs dense, and its kernel needs no mask
     if kept is None:
         update = _dense_attention(call, view, None) if site.branch == "attention" else _dense_mlp(call, view, None)
         return _add_update(call, site, view.hidden, update, decision.scale, None)
@@ -290,7 +289,7 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
         return None
 
     # Attention: over ranges of rows, whose K,V are views of the buffers.
-    attending = _runs(call, kept)
+    attending = _row_ranges(call, kept)
     mask = _decode_mask(call, layer)
     stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
     if kept is not None:  # place queries at their rows, since attention runs over ranges of rows
@@ -319,7 +318,7 @@ def _decode_mask(call: EngineCall, layer: int) -> Tensor | None:
     return call.shared_mask(window, table.visible())
 
 
-def _runs(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
+def _row_ranges(call: EngineCall, kept: Kept | None) -> list[tuple[int, int]]:
     """Ranges of rows [start, end) that attend. Ranges are views of the buffers, while copying the K,V of scattered rows
     would cost twice as much as attending. A single skipping row between two executing rows attends too, since that
     costs no more than another call.

@@ -84,17 +84,17 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
     if spread is not None:
         # Only active scores are gathered: processes may pad their rows to different lengths.
         own = scores.float()[active]
-        ranks = spread.rows(own).argsort(stable=True)
-        stays = torch.ones_like(ranks, dtype=torch.bool)
+        order = spread.rows(own).argsort(stable=True)
+        stays = torch.ones_like(order, dtype=torch.bool)
         # 1e-9 makes up for rounding: 0.29 * 100 is 28.999..., and 29 tokens are to be dropped.
-        stays[ranks[: math.floor(q * len(ranks) + 1e-9)]] = False
+        stays[order[: math.floor(q * len(order) + 1e-9)]] = False
         return torch.zeros_like(active).masked_scatter(active, spread.own(stays, len(own)))
     flat_active = active.flatten()
     drop = (q * flat_active.sum().double() + 1e-9).floor()  # stays on the device, so that the host need not wait
-    ranked = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
+    order = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
     # Inactive tokens have the score inf, so they come after all active ones.
-    places = torch.arange(len(ranked), device=ranked.device)
-    keep = torch.empty_like(flat_active).scatter_(0, ranked, places >= drop)
+    places = torch.arange(len(order), device=order.device)
+    keep = torch.empty_like(flat_active).scatter_(0, order, places >= drop)
     return keep.view_as(active) & active
 
 
