@@ -62,14 +62,12 @@ def find_family(model_type: str, model: str = "") -> Family:
             f"A backbone must be one of the families {', '.join(known)}, got model_type {model_type!r}"
             f"{model and f' ({model})'}. Choose another --model, or register the family (see docs/models.md)."
         )
-    family: Family = registry.get("families", model_type)
-    return family
+    return registry.get("families", model_type)
 
 
 def _one_window(config: Any, attention: Any) -> int | None:
     """The window shared by all layers."""
-    window: int | None = config.sliding_window
-    return window
+    return config.sliding_window
 
 
 def _granite_scales(config: Any) -> Scales:

@@ -116,8 +116,7 @@ def _nf4(layers: nn.ModuleList) -> None:
 
 
 def _nf4_brought_back(codes: Tensor, *, state: Any, shape: torch.Size) -> Tensor:
-    found: Tensor = importlib.import_module("bitsandbytes.functional").dequantize_4bit(codes, state)
-    return found.view(shape)
+    return importlib.import_module("bitsandbytes.functional").dequantize_4bit(codes, state).view(shape)
 
 
 def _int4(layers: nn.ModuleList) -> None:

@@ -249,8 +249,7 @@ class ForwardCall:
         self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
     ) -> Tensor:
         """Outputs [N, O] of one of the method's maps for states [N, H] of the tokens at flat indices [N]."""
-        output: Tensor = network(states)
-        return output
+        return network(states)
 
 
 LARGE = 1 << 26  # up to this many logits (256 MB in fp32) are computed at once
@@ -263,8 +262,7 @@ def chunked_cross_entropies(
     """Weighted sum of the mean cross entropies of targets [N], predicted from each of the states [N, H]."""
     # Given as arguments, since autograd passes gradients to arguments alone.
     read = [*backbone.decoder.norm.parameters(), *backbone.model.lm_head.parameters()]
-    loss: Tensor = _Chunked.apply(backbone, tuple(weights), targets, len(states), *states, *read)
-    return loss
+    return _Chunked.apply(backbone, tuple(weights), targets, len(states), *states, *read)
 
 
 class _Chunked(torch.autograd.Function):

@@ -95,8 +95,7 @@ def _tokens(model: AdaptiveModel) -> torch.Tensor:
 @torch.no_grad()
 def _probe(model: AdaptiveModel) -> torch.Tensor:
     """[1, S, V] logits of the model at its dial."""
-    logits: torch.Tensor = model(_tokens(model)).logits
-    return logits
+    return model(_tokens(model)).logits
 
 
 def quantize(model: AdaptiveModel, how: Quantization) -> AdaptiveModel:
