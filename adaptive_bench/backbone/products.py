@@ -124,12 +124,10 @@ def cache_file() -> Path:
 
 
 def _read(file: Path) -> dict[str, Form]:
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: measure again
         kept = json.loads(file.read_text(encoding="utf-8"))
         if kept["schema"] == _SCHEMA and kept["machine"] == machine():
             return {name: form for name, form in kept["fastest"].items() if form in FORMS}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # absent or damaged: measure again
-        return {}
     return {}
 
 

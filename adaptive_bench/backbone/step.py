@@ -7,6 +7,7 @@ not bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeGuard
 
 import torch
@@ -59,8 +60,13 @@ class StepArithmetic:
         self._config: Any = model.config
         self._adds_one = adds_one
         self._epsilons: Tensor | None = None
-        linears = lambda: (part for part in model.modules() if isinstance(part, nn.Linear))  # noqa: E731
-        self._products = Products(lambda: (weight for part in linears() for weight in plain_parts(part.weight)))
+
+        def weights() -> Iterator[Tensor]:
+            for part in model.modules():
+                if isinstance(part, nn.Linear):
+                    yield from plain_parts(part.weight)
+
+        self._products = Products(weights)
 
     def norm(self, module: Any, states: Tensor) -> Tensor:
         """Root-mean-square norm of states [..., H]."""
@@ -83,7 +89,7 @@ class StepArithmetic:
 
     def linear(self, module: nn.Module, states: Tensor) -> Tensor:
         """A linear map of states [M, inputs]. Anything but a plain `nn.Linear` is called as a module."""
-        if not _is_plain(module):
+        if not _is_plain_linear(module):
             return module(states)
         weight, bias = module.weight, module.bias
         # With gradients the form is fixed, so that training does not depend on the machine.
@@ -214,7 +220,7 @@ def _turns(attention: Any) -> bool:
     return bool(getattr(attention, "use_rope", True))
 
 
-def _is_plain(module: nn.Module | None) -> TypeGuard[nn.Linear]:
+def _is_plain_linear(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """Whether the module is a linear map without wrappers, hooks or quantized weights."""
     if type(module) is not nn.Linear or module._forward_hooks or module._forward_pre_hooks:
         return False

@@ -149,8 +149,7 @@ def solve_dials(
 def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a travel of the dial."""
     with _measuring(model):
-        model.reset_ledger()
-        model.dial = model.method.dial.at(travel)
+        model.dial = model.method.dial.at(travel)  # this empties the ledger
         for batch in batches:
             model(**after_prompts(model, batch), logits_to_keep=1)
         return float(model.compute_report()["saved"]["tokens"])
@@ -168,7 +167,7 @@ class _Text:
         for batch in self._batches:
             # The stream before every deciding site; the one after the last layer is appended.
             with listening(self._model.method, lambda view, _: view.hidden) as states:
-                states.append(self._model.residual_stream(**_read(batch)))
+                states.append(self._model.residual_stream(**_text_parts(batch)))
             real = batch["attention_mask"].bool()
             ends = real & ~functional.pad(real[:, 1:], (0, 1))
             prompts = ~batch["continuation_mask"].bool()
@@ -181,7 +180,7 @@ class _Text:
             # The first text of this batch whose number over all batches is a multiple of `_every`.
             rows = slice(-start % self._every, None, self._every)
             start += len(batch["input_ids"])
-            part = {name: values[rows] for name, values in _read(batch).items()}
+            part = {name: values[rows] for name, values in _text_parts(batch).items()}
             if not len(part["input_ids"]):
                 continue
             real, later = part["attention_mask"].bool(), part["continuation_mask"].bool()
@@ -196,7 +195,7 @@ class _Text:
         return total / max(1, tokens)
 
 
-def _read(batch: dict[str, Tensor]) -> dict[str, Any]:
+def _text_parts(batch: dict[str, Tensor]) -> dict[str, Any]:
     return {name: batch[name] for name in TEXT_PARTS}
 
 
@@ -213,7 +212,7 @@ def text_digest(batches: Sequence[dict[str, Tensor]]) -> str:
     """The sha256 of the tokens and masks of a text."""
     found = hashlib.sha256()
     for batch in batches:
-        for values in _read(batch).values():
+        for values in _text_parts(batch).values():
             found.update(values.long().cpu().numpy().tobytes())
     return found.hexdigest()
 

@@ -122,7 +122,10 @@ def prefill_in_turns(
 ) -> dict[str, list[float]]:
     """Seconds of one forward pass of prompts [B, S] into an empty cache with `room` spare slots, once per round."""
     tokens = prompts.shape[1] + room
-    once = lambda drive: drive.forward(prompts, drive.new_cache(len(prompts), tokens))  # noqa: E731
+
+    def once(drive: Drive) -> object:
+        return drive.forward(prompts, drive.new_cache(len(prompts), tokens))
+
     variants = {name: partial(once, drive) for name, drive in drives.items()}
     return in_turns(variants, rounds, warm_up=warm_up, device=prompts.device)
 
@@ -196,8 +199,8 @@ def time_model(
     # Memory in passes of their own, one variant at a time: while times are taken, all of them hold a cache.
     part = tokens[:, : prompt + min(new, _MEMORY_STEPS)]
     memory = {
-        # The default binds this round's driver; mypy infers no type for such a lambda.
-        name: peak_memory(lambda drive=drive: [*_forwards(drive, part, prompt)], device)  # type: ignore[misc]
+        # Nothing of a generator runs before `list` reads it, so the cache is made inside the measurement.
+        name: peak_memory(partial(list, _forwards(drive, part, prompt)), device)
         for name, drive in drives.items()
     }
     spreads = {name: (Quantiles.of(prefill[name]), Quantiles.of(decode[name])) for name in drives}
