@@ -151,8 +151,7 @@ class CALM(EarlyExit):
         alive = call.scratch.get("alive", call.valid)
         if layer in self.exits:
             may_exit = alive if self.config.exit_prompt else alive & call.writing
-            leaving = self._confident(view, may_exit)
-            alive = alive & ~leaving
+            alive = alive & ~self._confident(view, may_exit)
         call.scratch["alive"] = alive
         # The `state` measure compares this layer's input with the next one's.
         call.scratch["previous"] = view.hidden

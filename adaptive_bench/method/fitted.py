@@ -218,9 +218,7 @@ def by_search(loss: Loss, layers: int, budget: int) -> Tensor:
 def _exchanged(loss: Loss, chosen: frozenset[int], layers: int, budget: int) -> frozenset[int]:
     """The set reached by exchanging one layer at a time: always the first exchange that helps, lower layers first."""
     lowest, spent = loss(chosen), 1
-    improved = True
-    while improved:
-        improved = False
+    while True:
         for out, back in product(sorted(set(range(layers)) - chosen), sorted(chosen)):
             if spent == budget:
                 return chosen
@@ -228,9 +226,10 @@ def _exchanged(loss: Loss, chosen: frozenset[int], layers: int, budget: int) -> 
             found, spent = loss(other), spent + 1
             if found < lowest:
                 # Begin again from the new set: its exchanges are others.
-                chosen, lowest, improved = other, found, True
+                chosen, lowest = other, found
                 break
-    return chosen
+        else:
+            return chosen
 
 
 def _cosine(one: Tensor, other: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -98,8 +98,7 @@ class Session:
     def copy(self) -> Session:
         """A copy that later calls do not change. It shares tensors, because calls replace tensors and never write."""
         self._hash()
-        parts = self.lengths, self.host_lengths, self.hash_sum, self.hash_power, self.documents
-        return Session(*parts, dict(self.state))
+        return replace(self, state=dict(self.state), _unhashed=[])
 
     def after(self, tokens: Tensor) -> Session:
         """The session after N >= 1 more tokens [B, N]; the method's own state is not advanced."""
@@ -189,8 +188,7 @@ def document_key(*identity: str | int) -> int:
 
 def _signed(value: int) -> int:
     """The low 64 bits as a signed integer, as torch stores it."""
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _shift_right(value: Tensor, bits: int) -> Tensor:
