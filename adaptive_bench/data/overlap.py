@@ -21,7 +21,7 @@ _UNKNOWN = -1
 _BLOCK = 1 << 16  # words of training text that are compared at once
 
 
-class Standing:
+class OverlapCounter:
     """Finds which of some questions occur in the training texts it was shown.
 
     It holds 16 bytes for each word of the questions, each different word once, and one block of the texts at a time.

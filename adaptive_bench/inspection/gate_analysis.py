@@ -72,9 +72,9 @@ def _analysed(reading: Reading, inspection: Inspection, subjects: Subjects) -> d
     kinds = [kind for one in full.texts for kind in kinds_of(one.pieces, one.token_ids, inspection.ends)]
     groups = np.asarray(kinds)
     start = subjects.tokenizer.bos_token_id
-    points = {f"{point.saving:g}": point for point in reading.points if point.saving <= SAVINGS[1] + 1e-9}
     # The smallest saving and the largest up to the paper's 30 %.
-    chosen = {key: points[key] for key in (next(iter(points)), next(reversed(points)))}
+    points = [point for point in reading.points if point.saving <= SAVINGS[1] + 1e-9] or [full]
+    chosen = {f"{point.saving:g}": point for point in (points[0], points[-1])}
     beginnings = [_beginning(point, start) for point in chosen.values()]
     statements = [*_on_words(scores, groups), *beginnings, *_on_kinds(scores, groups), *_on_densities(scores)]
     top = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench.config import RunConfig
-from adaptive_bench.data.overlap import RUN, Standing, words_of
+from adaptive_bench.data.overlap import RUN, OverlapCounter, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, blame, message_of
 from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
@@ -194,12 +194,12 @@ def check_overlap(config: RunConfig, findings: Findings) -> None:
     """
     if not config.train.steps:
         return
-    asked: dict[str, Standing] = {}
+    asked: dict[str, OverlapCounter] = {}
     with quiet():
         for task in map(find_task, config.tasks):
             harness, numbers = asked_documents(task, config)
             every = harness.eval_docs
-            asked[task.name] = Standing([_asked(harness, every[number]) for number in numbers])
+            asked[task.name] = OverlapCounter([_asked(harness, every[number]) for number in numbers])
     seen: set[int] = set()  # hashes of examples, because seeds draw many of the same ones
     for seed in config.seeds:
         for one in draw_training(config, seed, SilentReporter()):

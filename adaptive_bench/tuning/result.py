@@ -146,10 +146,10 @@ def tuned(config: RunConfig, study: StudyResult) -> RunConfig:
     # Once, if two methods of the run have the same best spec.
     methods = tuple(dict.fromkeys(chosen[text].spec if text in chosen else text for text in config.methods))
     own = {trial.spec: trial.method_rate for trial in chosen.values() if trial.method_rate is not None}
-    of_config = config.train.method_learning_rates
+    given = config.train.method_learning_rates
     # A rate that was given for a spec is given for its tuned form too; one for a method's name fits all its specs.
-    kept = {trial.spec: of_config[text] for text, trial in chosen.items() if text in of_config and "[" in text}
-    train = {**config.train.model_dump(), **rates, "method_learning_rates": {**of_config, **kept, **own}}
+    kept = {trial.spec: given[text] for text, trial in chosen.items() if text in given and {"[", "@"} & set(text)}
+    train = {**config.train.model_dump(), **rates, "method_learning_rates": {**given, **kept, **own}}
     return RunConfig.model_validate({**config.model_dump(), "methods": methods, "train": train})
 
 

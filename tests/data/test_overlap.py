@@ -5,11 +5,11 @@ import random
 import pytest
 from lm_eval.decontamination.janitor import Janitor, word_ngrams
 
-from adaptive_bench.data.overlap import FEWEST, RUN, Standing, words_of
+from adaptive_bench.data.overlap import FEWEST, RUN, OverlapCounter, words_of
 
 
 def found(questions, texts):
-    standing = Standing(questions)
+    standing = OverlapCounter(questions)
     for text in texts:
         standing.look(text, words_of(text))
     return standing.found
