@@ -169,13 +169,13 @@ $$\\frac{{\\sigma_\\alpha^2}}{{S}} + \\frac{{\\sigma_\\beta^2}}{{D}} + \\frac{{\
 
 | part | rule |
 |---|---|
-| variance | unbiased, from mean squares; never below what seeds alone or documents alone give |
+| variance | unbiased two-way estimate from mean squares; at least what seeds alone or documents alone give |
 | quantile | Student's t, with D - 1 degrees of freedom where seeds hardly differ, S - 1 where they clearly do |
-| metric with two bounds | Wilson's interval with these: stays in range, and has a width at 0 and 100 % |
+| metric with two bounds | Wilson's interval with both of these: stays in range, has a width at 0 and 100 % |
 | any other metric | t interval, clipped at a bound if there is one |
 | not a mean over documents (BLEU, perplexity) | over seeds alone |
 | bits per byte | a ratio of sums: each document counts with its linearised term (Cochran, 1977, chapter 6) |
-| overall score | mean over tasks, each from a guess (or base) = 0 to dense = 100; both ends count as known |
+| overall score | mean over tasks, from a guess (or base) = 0 to dense = 100; both ends count as free of error |
 
 A seed that is poor on all tasks counts once in the overall score, not once for each task. In simulated boards (three
 tasks of 128 documents, 3 or 5 seeds, six equal methods) 92 to 97 % of the intervals hold the true overall score, and at
@@ -188,15 +188,16 @@ most 4 % of the boards tell any two methods apart.
 | pairing | by document; by seed too where a method is compared with itself (shuffled decisions, more steps) |
 | interval of a difference | MOVER (Newcombe, 1998; Zou and Donner, 2008), from the two Wilson intervals |
 | degrees of freedom | Welch and Satterthwaite |
-| few documents | bounded metrics get two more documents, which favour each side by a half (Agresti and Min, 2005) |
+| few documents | on bounded metrics two are added, on which each side leads once by a half (Agresti and Min, 2005) |
 | p | 1 minus the largest confidence whose interval excludes 0 |
-| variance between seeds (tests only) | of three or more methods, drawn towards their common one (Smyth, 2004) |
+| variance between seeds (tests only) | of three or more methods, each shrunk towards their common one (Smyth, 2004) |
 | many pairs | Holm; each interval is as wide as its test, so it excludes 0 exactly where the corrected p is below 5 % |
 | families | all pairs of a list; the differences to the best static control are a family of their own |
 | ranks | from just behind all methods that are certainly better to just ahead of all that are certainly worse |
 
-With 95 % confidence, all rank intervals of a list contain the true ranks. Every row that was measured within a point
-of the level takes part, controls included.
+With 95 % confidence, all rank intervals of a list contain the true ranks, unless seeds of some methods spread far more
+than those of others ([how often they err](#ranking-equal-methods-told-apart)). Every row that was measured within a
+point of the level takes part, controls included.
 
 ![Left, scores of six methods with their intervals, best first. Right, the ranks that are left open to each:
 methods that no test tells apart share a range of ranks.](figures/ranks.svg)
@@ -209,14 +210,14 @@ How often a nominal 95 % interval holds the true score, in {tables} simulated ta
 means ({means}; without bounds 0) with these standard deviations, in logits:"""
 
 KINDS_TEXT = """\
-Share of the settings with two or more seeds whose coverage is 93 – 97 %, above, or below:"""
+Of all settings with two or more seeds, the share whose coverage is 93 – 97 %, above, or below:"""
 
 SIZES_TEXT = """\
 Pooled scores are bits per byte over documents of log-normal size (standard deviation 0.6), longer ones being harder;
 with few documents the ratio itself is slightly biased.
 
 Coverage of right-or-wrong scores, smallest and largest over worlds and means. With few documents, intervals err on the
-wide side. A single seed is checked against its own mean over documents."""
+wide side. With one seed, the truth is that seed's own mean over all documents."""
 
 PAIRED_TEXT = """\
 Two methods with these true means, each with seeds of its own; {tables} tables per setting. Cells: smallest and largest
@@ -238,7 +239,7 @@ POWER_TEXT = """\
 Power: how many pairs are told apart, in percent, on {boards} boards whose truth is an earlier nano board at 15 %."""
 
 CONTROL_TEXT = """\
-Comparisons with one control at 95.6 %, corrected among all pairs and as a family of their own:"""
+Comparisons with one control, whose true score is 95.6 %, corrected among all pairs and as a family of their own:"""
 
 CHOICE_TEXT = """\
 Three seeds of one method say little of how much its seeds differ. So a test shrinks each method's variance towards the
