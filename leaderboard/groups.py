@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from adaptive_bench.registry import names
 from adaptive_bench.tables.comparability import Conditions, differences
 
 from .frame import Board
@@ -37,7 +38,9 @@ class Group:
 
 
 def groups_of(board: Board) -> list[Group]:
-    """The groups of a board, featured ones first, otherwise in the order of the rows; none without rows."""
+    """The groups of a board, featured ones first, registered models (for demonstration) last, otherwise in the order of
+    the rows; none without rows.
+    """
     by_place: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in board.rows:
         by_place.setdefault((row.conditions.backbone, row.conditions.recipe), []).append(row)
@@ -48,7 +51,7 @@ def groups_of(board: Board) -> list[Group]:
         Group(_key(number, name), name, _is_featured(rows), replace(board, rows=rows, folders=_folders(board, rows)))
         for number, (name, rows) in enumerate(zip(apart, by_place.values(), strict=True), 1)
     ]
-    return sorted(found, key=lambda group: not group.featured)
+    return sorted(found, key=lambda one: (not one.featured, one.board.rows[0].conditions.model in names("models")))
 
 
 def _apart(shared: Sequence[Conditions]) -> list[str]:
@@ -56,11 +59,11 @@ def _apart(shared: Sequence[Conditions]) -> list[str]:
     by_model: dict[str, list[Conditions]] = {}
     for one in shared:
         by_model.setdefault(one.model or "model not recorded", []).append(one)
-    names = {}
+    told = {}
     for model, some in by_model.items():
         for one, said in differences(some).items():
-            names[one] = f"{model} ({said})" if said else model
-    return [names[one] for one in shared]
+            told[one] = f"{model} ({said})" if said else model
+    return [told[one] for one in shared]
 
 
 def _key(number: int, name: str) -> str:

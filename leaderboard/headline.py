@@ -23,9 +23,10 @@ def headline(standing: Standing) -> str:
     """At most 25 words: which row keeps most at this level, and how it compares with leaving out layers.
 
     The row with the highest score is named, unless it scores nothing. It beats leaving out layers if a test says so,
-    corrected for all comparisons with the best static control; if the best row is such a control, nothing beats it. If
-    the rank intervals of other rows include the first place, it is level with them. If no number of layers meets the
-    level, the score at the nearest saving is given.
+    corrected for all comparisons with the best static control. If the best row is such a control, nothing beats it, or
+    nothing is shown to, if the test of some method leaves that open. If the rank intervals of other rows include the
+    first place, the best row is level with them. If no number of layers meets the level, the score at the nearest
+    saving is given.
     """
     at = f"At {100 * standing.level:.3g} %"
     if standing.left_out and not any(line.score is not None for line in standing.lines):
@@ -41,9 +42,10 @@ def headline(standing: Standing) -> str:
     keeps = f"{best.label} {'keeps most' if len(ranked) > 1 else 'alone meets this saving'} ({_points(best)} of 100)"
     # The best row does not choose tokens: a claim about methods is made only if some were ranked.
     if best.chooses in ("never", "by chance"):
-        others = any(line.chooses not in ("never", "by chance") for line in ranked)
-        beats = "leaving out layers" if best.is_static else "it"
-        return f"{at}, {keeps}" + (f": nothing that chooses tokens beats {beats}." if others else ".")
+        others = [line for line in ranked if line.chooses not in ("never", "by chance")]
+        settled = all(line.over_static is not None and line.over_static.apart for line in others)
+        beats = "beats it" if not best.is_static else f"{'beats' if settled else 'is shown to beat'} leaving out layers"
+        return f"{at}, {keeps}" + (f": nothing that chooses tokens {beats}." if others else ".")
     static = next((line for line in ranked if line.label == standing.static), None)
     level = f", level with {tied} other{'s' if tied > 1 else ''}" if tied else ""
     if static is None:
@@ -80,8 +82,7 @@ def is_real(standing: Standing) -> str:
         verdict = "It saves nothing by any measure:"
     elif len(signs) > 1 or (signs and max(values) > _FACTOR * min(values)):
         verdict = "The measures of its saving disagree:"
-    untimed = "; time was not measured (--time)" if best.time is None else ""
-    return f"{verdict} {told}{untimed}." if told else ""
+    return f"{verdict} {told}{'; time was not measured (--time)' if best.time is None else ''}." if told else ""
 
 
 def _keeps_nothing(line: Line) -> bool:

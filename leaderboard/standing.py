@@ -23,8 +23,8 @@ from .row import Row, first_metrics
 PREFERRED = 0.15  # the level nearest to this saving is shown first
 RULE = (
     "Score: mean over tasks; 100 is dense, 0 a guess (of bits and perplexity: base, the model before training). "
-    "Intervals are 95 %, over seeds and documents. A rank of 2-4 spans the places that paired tests leave open (Holm). "
-    "Skipped: single tokens' attentions and MLPs that were not executed; who adds gates has to skip more."
+    "Intervals are 95 %, over {over}. A rank of 2-4 spans the places that paired tests leave open (Holm). Skipped: "
+    "attentions and MLPs of single tokens; more than is saved where gates, probes or their keys and values cost."
 )
 SAVES_NOTHING = ("dense", "base")
 _DECLARATION = re.compile(r"^    (adapts|once_per_prompt) = (True|False)$", re.MULTILINE)  # class attributes in a file

@@ -77,9 +77,9 @@ COLUMNS = (
 
 def notes_of(standing: Standing) -> list[str]:
     """Notes that a reader of the list needs: each is a line under the list, never a mark inside it."""
-    notes = [RULE]
+    notes = [RULE.format(over="documents" if standing.seeds == 1 else "seeds and documents")]
     if standing.static is not None:
-        notes.append(f"vs static: difference to {standing.static}, with its interval.")
+        notes.append(f"vs static: difference to {standing.static}; fewer tests than for ranks, so it may tell more.")
     if standing.seeds == 1:
         notes.append("One seed: intervals do not cover another training run.")
     if others := [line.label for line in standing.lines if line.score is not None and _misses_level(line)]:

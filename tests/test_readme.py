@@ -85,7 +85,7 @@ def test_the_lines_in_python(capsys):
 def test_the_output_has_the_form_of_a_list():
     """Columns and rule as a run prints them; the controls that everything is compared with are there."""
     (shown,) = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
-    assert RULE in " ".join(shown.split())
+    assert RULE.format(over="documents") in " ".join(shown.split())
     title, *_ = shown.splitlines()
     assert title.startswith("16.7 % of the layers' FLOPs saved")
     header, body = short(Standing("layers", "all", 1 / 6, (), (), (), None, 1), ())

@@ -28,10 +28,10 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
             [line_of("static_depth", 0.6, rank=(1, 2)), UNCERTAIN],
             "mod keeps most (61 of 100), level with 1 other, not certainly more than leaving out layers (60).",
         ),
-        (
-            [line_of("static_depth", 0.9), line_of("mod", 0.8, over=difference(-0.1, True), rank=(2, 2))],
-            "static_depth keeps most (90 of 100): nothing that chooses tokens beats leaving out layers.",
-        ),
+        ([line_of("static_depth", 0.9), line_of("mod", 0.8, over=difference(-0.1, True), rank=(2, 2))],
+         "static_depth keeps most (90 of 100): nothing that chooses tokens beats leaving out layers."),
+        ([line_of("static_depth", 0.9), line_of("mod", 0.8, over=difference(-0.1, False), rank=(1, 2))],
+         "static_depth keeps most (90 of 100): nothing that chooses tokens is shown to beat leaving out layers."),
         ([line_of("static_depth", 0.9), CHANCE], "static_depth keeps most (90 of 100)."),
         (
             [line_of("random_skip", 0.9), STATIC, line_of("mod", 0.7, over=difference(0.1, True), rank=(2, 3))],
