@@ -194,7 +194,6 @@ class Method(nn.Module):
             )
         if not self.spares:
             return
-        # With one decision per layer, a spared branch spares the other one as well.
         whole = every_branch(site.layer for site in sites) if self.decides_by_layer else frozenset(sites)
         # Without eligible sites (the dense control) there is nothing to leave.
         if (eligible := self.eligible_sites) and eligible <= whole:
@@ -225,7 +224,6 @@ class Method(nn.Module):
     @property
     def target(self) -> float:
         """See `Method`. Set as a share of all token-branches; read as the share that the remaining sites must skip."""
-        # The remaining branches have to skip more to reach the same share of all, up to what they can.
         return self._target if not self.spared else min(self._target / self._left, self.max_saved_tokens)
 
     @target.setter
@@ -269,7 +267,6 @@ class Method(nn.Module):
             return 0.0
         if self.solves_dial:
             return self.dial_table.saving_at(self.dial.travel(self.value))
-        # `dial_for` knows the share of the remaining sites alone; `_left` makes it one of all.
         return asked_saving(self.dial_for, self.value, self.max_saved_tokens) * self._left
 
     @classmethod
@@ -310,7 +307,6 @@ class Method(nn.Module):
         """Decide which tokens execute the branch, and with what scale."""
         if view.call.ahead is None:
             raise self._lacks("decide", "which gives the Decision of a site")
-        # By place: one decision per branch, or one per layer.
         return view.call.ahead[view.site.number if self.unit == "branch" else view.site.layer]
 
     def pass_over(self, view: SiteView) -> None:

@@ -156,10 +156,9 @@ def _notes_before(folder: Path) -> list[str]:
 
 def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
     """Notes about a quick run, scores at a task's floor or ceiling, and texts in which no answer is found."""
-    matched = [row for row in rows if (row["axis"], row["phase"]) == (config.match_on, config.match_phase)]
     about = f"{config.train.steps} steps, {config.evaluation.calibration_examples} calibration examples"
     quick = f"{QUICK_NOTE}: a first look, with {about} and at most {config.evaluation.limit} documents."
-    notes = [*floor_ceiling_notes(rows, map(find_task, config.tasks)), *unparsable_notes(matched)]
+    notes = [*floor_ceiling_notes(rows, map(find_task, config.tasks)), *unparsable_notes(rows)]
     return [quick, *notes] if config.is_quick else notes
 
 
