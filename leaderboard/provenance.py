@@ -16,8 +16,6 @@ from .entry import HEADROOM, VERSIONS, Entry, read_headroom
 from .plain import block, plain
 from .row import Rejected
 
-_POINTS = 40  # about as many points are kept of a training curve
-
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
     """What the page says about each run. Anything missing in a folder is left out.
@@ -112,8 +110,6 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
                 "record": plain(one.key, 100),
                 "methods": sorted(plain(spec, 200) for spec in methods.get(one.key, ())),
                 "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
-                # Not strict: nothing makes the two columns of an entry equally long.
-                "losses": _thinned(list(zip(one.steps, one.losses, strict=False))),
             }
             for one in entry.measured.trainings
         ],
@@ -145,7 +141,6 @@ def _record(folder: Path) -> dict[str, Any]:
             **_facts(environment, VERSIONS),
             **_facts(status, ("state", "reason")),
         },
-        "losses": _thinned(Record(folder).losses()),
     }
 
 
@@ -159,13 +154,6 @@ def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 def read_text(path: Path) -> str:
     """The text of a file; empty if the file is missing."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-
-
-def _thinned(points: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Pairs of step and loss, about `_POINTS` of them."""
-    # The comparison drops NaN as well. Larger losses would flatten the rest of the curve.
-    finite = [[int(step), float(f"{loss:.4g}")] for step, loss in points if abs(loss) < 1e9]
-    return finite[:: max(1, len(finite) // _POINTS)]
 
 
 def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:

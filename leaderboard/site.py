@@ -9,8 +9,6 @@ from pathlib import Path
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store import atomic, runs
-from adaptive_bench.tables.intervals import bounds_of, interval
-from adaptive_bench.task import metric_of
 
 from .frame import Board, read_board
 from .groups import groups_of
@@ -22,7 +20,6 @@ from .publish import BOARD
 
 SCHEMA = 3
 INDEX = "board.json"  # lists the data files; a folder that has it is a board's
-POINTS = "points.csv.gz"
 _MOST_NAMED = 20  # refusals that an error names
 LARGEST_PAGE_BYTES = 1_572_864  # 1.5 MiB
 
@@ -65,7 +62,6 @@ def build(
             )
         atomic.write_text(out / name, text)
     atomic.write_text(out / "board.md", written(board))
-    atomic.write_bytes(out / POINTS, _compressed(as_csv(points_of(board))))
     # Last, so that the rest of the board can be looked at.
     if strict and board.refused:
         raise EnvironmentProblem(
@@ -107,25 +103,6 @@ def downloads(board: Board) -> dict[str, bytes]:
     index = {"schema": SCHEMA, "endings": [".csv.gz", ".parquet"], "files": listed, "problems": board.problems}
     # The index comes first, so that the next build recognises the folder of a build that was stopped.
     return {INDEX: (json.dumps(index, indent=1) + "\n").encode()} | found
-
-
-def points_of(board: Board) -> list[dict[str, object]]:
-    """Every measured point as a row: dial, savings, time saved, and scores with their intervals over documents."""
-    lines: list[dict[str, object]] = []
-    for run, answers in board.answers.items():
-        for (method, semantics, task), sweeps in answers.sweeps.items():
-            about = {"run": run, "method": method, "semantics": semantics, "task": task}
-            for sweep in sweeps:
-                for point in sweep.points:
-                    line: dict[str, object] = {**about, "seed": sweep.seed, "target": sweep.target, "dial": point.dial}
-                    line |= {f"saved_{name}": saved for name, saved in point.saved.items()}
-                    line |= {f"saved_time, {name}": saved for name, saved in point.times.items()}
-                    for metric, scores in point.scores.items():
-                        # [1, D]: of one seed, so the interval is over documents.
-                        spread = interval(scores[None], bounds_of(metric_of(metric), [scores]))
-                        line |= {metric: spread.mean, f"{metric} low": spread.low, f"{metric} high": spread.high}
-                    lines.append(line)
-    return runs.alike(lines)
 
 
 def _compressed(text: str) -> bytes:

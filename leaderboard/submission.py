@@ -16,18 +16,35 @@ from adaptive_bench.runs.run_table import measured_run
 from adaptive_bench.runs.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry_files
+from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.runs import check_run, ending_of, plugins_in, read_json
 from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.tables.comparability import Conditions
 
-from .entry import ABOUT, CONFIG, HEADROOM, METHODS, SELF_REPORTED, SUMS, About, headroom_for_entry, read_entry, sums_of
+from .entry import (
+    ABOUT,
+    CONFIG,
+    HEADROOM,
+    METHODS,
+    SELF_REPORTED,
+    SUMS,
+    About,
+    Entry,
+    headroom_for_entry,
+    open_entry,
+    read_entry,
+    sums_of,
+)
 from .provenance import versions_of
 from .row import Rejected
 
 # Keys of a configuration that describe the machine, or only how the run was watched.
 _NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")
+# Keys that may differ in runs whose seeds make one entry: they only say what was measured besides.
+_BESIDES = ("seeds", "shuffled", "timing")
 
 
-def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
+def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path | None = None) -> Path:
     """Write a run as an entry: a new folder inside `entries` with the run's name.
 
     Nothing that describes the machine goes into it: no paths, no name of the machine, no logs.
@@ -36,9 +53,11 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
         run: Folder of the run.
         entries: Folder of the entries.
         about: Who made it, see `entry.About`.
+        earlier: An entry of the same comparison with other seeds, whose measurements the new entry takes in.
 
     Raises:
-        UsageError: The folder is not a run, the entry exists already, or `about` lacks something.
+        UsageError: The folder is not a run, the entry exists already, `about` lacks something, or `earlier` is not of
+            the same comparison.
         EnvironmentProblem: The run is not finished or not complete, or a board would refuse the entry.
     """
     check_run(run)
@@ -50,7 +69,7 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"Only a run that finished without failures can be submitted, which {str(run)!r} did not. Give its command "
             f"again (nothing is computed twice), then submit it."
         )
-    config, methods = read_mapping(run / CONFIG), read_json(run / METHODS)["methods"]
+    config, methods = _without_machine(read_mapping(run / CONFIG)), read_json(run / METHODS)["methods"]
     # `perplexity:/home/me/text.jsonl`: nobody else could measure that.
     named = [*config.get("tasks", ()), *(config.get("train_on") or ())]
     if of_a_machine := [task for task in named if PurePath(task.partition(":")[2]).is_absolute()]:
@@ -58,21 +77,29 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"Others need the data of an entry's tasks, but {of_a_machine[0]!r} is a path on this machine. Put the "
             f"file into the folder of --data-dir, name the task by its name there, and give the run's command again."
         )
-    said = _checked_about(about, config.get("methods", ())) | {
+    said = _checked_about(about, config.get("methods", ()))
+    measured, versions, homes = measured_run(work_of(run)), versions_of(run), [run]
+    if earlier is not None:
+        known = open_entry(earlier)
+        measured = _joined(known, config, methods, measured)
+        config |= {"seeds": [*known.config["seeds"], *config["seeds"]]}
+        versions = [*known.about.versions, *(one for one in versions if one not in known.about.versions)]
+        homes.append(earlier)
+    said |= {
         "status": SELF_REPORTED,
         "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions_of(run),
+        "versions": versions,
         "plugins": [path.name for path in plugins_in(run)],
     }
     try:
         # The folder appears under its name only when the block ends, so an entry that is refused leaves nothing behind.
         with atomic.new_folder(target) as folder:
-            entry_files.write(folder, measured_run(work_of(run)))
+            entry_files.write(folder, measured)
             (folder / ABOUT).write_text(yaml.safe_dump(said, sort_keys=False, allow_unicode=True), encoding="utf-8")
-            (folder / CONFIG).write_text(yaml.safe_dump(_without_machine(config), sort_keys=False), encoding="utf-8")
+            (folder / CONFIG).write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
             (folder / METHODS).write_text(json.dumps({"methods": methods}, indent=2) + "\n", encoding="utf-8")
-            if (run / HEADROOM).is_file():
-                (folder / HEADROOM).write_bytes(headroom_for_entry(run / HEADROOM))
+            if (found := next((home for home in homes if (home / HEADROOM).is_file()), None)) is not None:
+                (folder / HEADROOM).write_bytes(headroom_for_entry(found / HEADROOM))
             # After all files that it lists, and before the entry is read as the board will read it.
             (folder / SUMS).write_text(sums_of(folder), encoding="utf-8")
             read_entry(folder)
@@ -82,6 +109,35 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any]) -> Path:
             f"command again (nothing is computed twice), then submit it."
         ) from why
     return target
+
+
+def _joined(
+    known: Entry, config: Mapping[str, Any], methods: Mapping[str, Any], measured: Measurements
+) -> Measurements:
+    """The measurements of an entry and of a run of the same comparison with other seeds.
+
+    Raises:
+        UsageError: They have a seed in common, or differ in what was compared.
+    """
+    keys = [key for key in {**known.config, **config} if key not in _BESIDES]
+    apart = [key for key in keys if known.config.get(key) != config.get(key)]
+    apart += [f"seed {seed}, which both have" for seed in config["seeds"] if seed in known.config["seeds"]]
+    # The code of a method and the documents of a task may have changed under the same configuration.
+    facts = read_json(known.folder / METHODS)["methods"]
+    apart += [f"the code of {spec}" for spec in methods if methods[spec]["code"] != facts.get(spec, {}).get("code")]
+    theirs, ours = (
+        {(one.task, one.split, Conditions(**one.conditions)) for one in some.sweeps}
+        for some in (known.measured, measured)
+    )
+    apart += [f"model, recipe or documents of {task}" for task in sorted({task for task, *_ in theirs ^ ours})]
+    if apart:
+        raise UsageError(
+            f"An entry grows by other seeds of the same comparison, but {str(known.folder)!r} and this run differ in "
+            f"{', '.join(apart)}. Run `adaptive-bench run --config {known.folder / CONFIG}` with seeds that it does "
+            f"not have, or submit this run without --with."
+        )
+    trainings = {one.key: one for one in (*known.measured.trainings, *measured.trainings)}
+    return Measurements([*known.measured.sweeps, *measured.sweeps], list(trainings.values()))
 
 
 def _checked_about(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:

@@ -27,8 +27,7 @@ from adaptive_bench.cli.terminal_text import (
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.runs import is_entry, is_output, quoted_name, read_json, tables, tables_below
-from adaptive_bench.store.timings import BATCHES
+from adaptive_bench.store.runs import is_entry, is_output, read_json, tables, tables_below
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import not_to_be_quoted
 
@@ -213,6 +212,10 @@ def submit(
             "(name==version)."
         ),
     ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="ENTRY", help="An entry of the same comparison with other seeds, to take in."),
+    ] = None,
     plugin: options.Plugins = None,
     out: options.Out = options.DEFAULT_OUT,
 ) -> None:
@@ -230,17 +233,7 @@ def submit(
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     load_libraries()
-    typer.echo(f"The entry is {registry.get('sites', 'submit')(folder, to, about=said)}")
-    # Note the usual batch sizes at which the run was not timed.
-    points = (point for sweep in read_json(folder / "answers.json")["sweeps"] for point in sweep["points"])
-    timed = {setting.partition(",")[0] for point in points for setting in point["times"]}
-    if missing := [str(batch) for batch in BATCHES if f"batch {batch}" not in timed]:
-        typer.echo(
-            paragraph(
-                f"Note: this run was not timed at batch {', '.join(missing)}. To add times, remove the entry, give "
-                f"`adaptive-bench time --run {quoted_name(folder)}` and the run's command, and submit the run again."
-            )
-        )
+    typer.echo(f"The entry is {registry.get('sites', 'submit')(folder, to, about=said, earlier=earlier)}")
 
 
 @app.command("verify", cls=options.Command)

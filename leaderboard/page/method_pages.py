@@ -29,7 +29,6 @@ FOLDER = "methods"
 STYLE = "board.css"
 _SHOWN_AT = (0.0, 15.0, 25.0)  # savings near which answers are shown, in percent
 _DOCUMENTS = 2  # shown of each task
-_MOST_CURVES, _MOST_CURVE_SPECS = 5, 4
 _NET = 2  # index of saved net FLOPs in a point of `samples`
 
 
@@ -67,7 +66,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
 
     Args:
         board: The board.
-        parts: The `Part` of each model and recipe, with its `group`, `standings` and `runs`.
+        parts: The `Part` of each model and recipe, with its `group` and `standings`.
         links: Addresses of repository and documentation.
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined)
@@ -79,7 +78,6 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
     found = {}
     for name in names:
         about = described(name)
-        records = [record for part in parts for run in part.runs for record in run["records"]]
         found[page_of(name)] = template.render(
             name=name,
             about=about,
@@ -89,7 +87,6 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
             standings=[one for part in parts for one in _stands(part, name)],
             executed=[one for where, some in samples for one in _executed(where, some, name)],
             answers=[one for where, some in samples for one in _answers(where, some, name)],
-            curves=list(_curves(records, name)),
             entries=list(_entries(board, name)),
             style=STYLE,
             version=version("adaptive-bench"),
@@ -157,28 +154,6 @@ def _answers(where: str, samples: Sequence[Mapping[str, Any]], name: str) -> Ite
         ]  # fmt: skip
         if any(one["text"].strip() for document in shown for one in document["written"]):
             yield {"where": where, "task": task, "spec": spec, "documents": shown}
-
-
-def _curves(records: Sequence[Mapping[str, Any]], name: str) -> Iterator[dict[str, Any]]:
-    """For each variant, its training losses: one line per record, as points of a drawing of 400 by 130."""
-    by_spec: dict[str, list[Any]] = {}
-    for record in records:
-        for spec in record["methods"]:
-            # Methods without a training of their own are measured on another method's, whose losses are not theirs.
-            trained = record["facts"].get("method") == method_name(spec) or record["facts"].get("method") == spec
-            if method_name(spec) == name and trained and len(record["losses"]) > 1:
-                by_spec.setdefault(spec, []).append(record["losses"])
-    for spec, lines in list(by_spec.items())[:_MOST_CURVE_SPECS]:
-        shown = lines[:_MOST_CURVES]
-        high = max(loss for line in shown for _, loss in line)
-        end = max(step for line in shown for step, _ in line)
-        drawn = [
-            # From x = 40 to 390; y = 112 is a loss of 0, y = 12 the highest.
-            " ".join(f"{40 + 350 * step / end:.1f},{112 - 100 * loss / (high or 1):.1f}" for step, loss in line)
-            for line in shown
-        ]
-        last = f"{min(line[-1][1] for line in shown):g} to {max(line[-1][1] for line in shown):g}"
-        yield {"spec": spec, "lines": drawn, "high": f"{high:g}", "end": end, "last": last, "of": len(lines)}
 
 
 def _entries(board: Board, name: str) -> Iterator[dict[str, Any]]:

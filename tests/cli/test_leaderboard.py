@@ -144,7 +144,7 @@ def test_a_table_of_the_paper_alone_and_beside_a_run(board):
 def entry(command, model_folder, tmp_path):
     folder = run(run_config(model_folder, tmp_path / "out", ("random_skip",), seeds=(1, 2))).folder
     said = command("leaderboard submit", str(folder), "-o", "entries", "--authors", "A", "--licence", "MIT")
-    assert said.exit_code == 0 and "not timed at batch 1, 8, 32" in " ".join(said.stdout.split())
+    assert said.exit_code == 0, said.stderr
     return tmp_path / "entries" / folder.name
 
 

@@ -1,14 +1,15 @@
+import shutil
 from contextlib import contextmanager
-from shutil import which
 from typing import Any
 
 import pytest
 from small_runs import run_config
 
+from adaptive_bench.leaderboard.entry import sums_of
 from adaptive_bench.leaderboard.submission import submit
 from adaptive_bench.runs import run
 
-CHROMIUM = which("chromium") or which("chromium-browser") or which("google-chrome")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0", "paper": "https://example.org/paper"}
 
 
@@ -23,6 +24,21 @@ def small_run(model_folder, tmp_path_factory):
 def small_entry(small_run, tmp_path_factory):
     """It as an entry, which no test changes."""
     return submit(small_run, tmp_path_factory.mktemp("entries"), about=ABOUT)
+
+
+@pytest.fixture
+def changed(small_entry, tmp_path):
+    """`changed(change, entry)`: a copy of an entry (`small_entry`) to which `change(folder)` was done, with sums as
+    whoever did it writes them.
+    """
+
+    def make(change, entry=small_entry):
+        folder = shutil.copytree(entry, tmp_path / "changed", dirs_exist_ok=True)
+        change(folder)
+        (folder / "SHA256SUMS").write_text(sums_of(folder))
+        return folder
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -8,37 +8,33 @@ import pyarrow
 import pytest
 import yaml
 from pyarrow import parquet
+from small_runs import run_config
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.leaderboard import entry as entries
-from adaptive_bench.leaderboard.entry import read_entry, sums_of
+from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.leaderboard.frame import read_board
 from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.leaderboard.provenance import runs_of
 from adaptive_bench.leaderboard.submission import submit
+from adaptive_bench.runs import run
 
 ABOUT = {"authors": ["A. Name"], "licence": "CC-BY-4.0"}
 
 
-@pytest.fixture
-def changed(small_entry, tmp_path):
-    """`changed(file, change)`: the entry with another content of a file, with sums as whoever changed it writes them.
-    Of a Parquet file the change is given its rows.
-    """
+def with_content(name, change):
+    """Another content of a file of an entry; of a Parquet file `change` is given the rows."""
 
-    def make(name, change):
-        folder = shutil.copytree(small_entry, tmp_path / "changed", dirs_exist_ok=True)
-        if name.endswith(".parquet"):
-            table = parquet.read_table(folder / name)
-            rows = table.to_pylist()
-            rows = change(rows) or rows
-            schema = [(one.name, one.type) for one in table.schema if one.name in rows[0]]
-            schema = [(key, pyarrow.string() if isinstance(rows[0][key], str) else kind) for key, kind in schema]
-            parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(schema)), folder / name)
-        else:
+    def make(folder):
+        if not name.endswith(".parquet"):
             (folder / name).write_text(change)
-        (folder / "SHA256SUMS").write_text(sums_of(folder))
-        return folder
+            return
+        table = parquet.read_table(folder / name)
+        rows = table.to_pylist()
+        rows = change(rows) or rows
+        schema = [(one.name, one.type) for one in table.schema if one.name in rows[0]]
+        schema = [(key, pyarrow.string() if isinstance(rows[0][key], str) else kind) for key, kind in schema]
+        parquet.write_table(pyarrow.Table.from_pylist(rows, pyarrow.schema(schema)), folder / name)
 
     return make
 
@@ -46,8 +42,7 @@ def changed(small_entry, tmp_path):
 def test_an_entry_comes_to_the_table_of_its_run_and_says_nothing_of_the_machine(small_run, small_entry):
     known = read_entry(small_entry)
     assert list(known.rows) == json.loads((small_run / "table.json").read_text())
-    answers, of_run = known.answers, json.loads((small_run / "answers.json").read_text())
-    assert json.loads(json.dumps(answers)) == of_run
+    assert json.loads(json.dumps(known.answers)) == json.loads((small_run / "answers.json").read_text())
     said = json.loads((small_run / "run.json").read_text())["warnings"]
     assert set(known.warnings) <= set(said)
     of_entry, of_board = (read_board([folder / "table.json"]).lines for folder in (small_entry, small_run))
@@ -66,10 +61,8 @@ def test_the_page_of_an_entry_shows_what_that_of_its_run_does(small_run, small_e
         for board in (read_board([folder / "table.json"]) for folder in (small_run, small_entry))
     )
     assert of_entry["facts"]["authors"] == "A. Name" and of_entry["facts"]["status"] == "self-reported"
-    assert [one["losses"] for one in of_entry["records"]] == [one["losses"] for one in of_run["records"]]
     assert [one["methods"] for one in of_entry["records"]] == [one["methods"] for one in of_run["records"]]
-    board = read_board([small_entry / "table.json"])
-    assert samples_of(small_entry, board.entries[small_entry]) == samples_of(small_run)
+    assert samples_of(small_entry, read_entry(small_entry)) == samples_of(small_run)
 
 
 def test_sha256sum_reads_the_sums(small_entry):
@@ -116,7 +109,7 @@ def first(**values):
     ],
 )
 def test_an_entry_that_does_not_parse_is_refused_whole_and_the_reason_is_told(changed, small_run, file, change, why):
-    folder = changed(file, change)
+    folder = changed(with_content(file, change))
     board = read_board([folder / "table.json", small_run / "table.json"])
     assert len(board.folders) == 1 and len(board.refused) == 1, "the board goes on"
     assert re.match(rf"changed is left out: .*({why})", board.refused[0]), board.refused[0]
@@ -180,3 +173,38 @@ def test_headroom_and_steps_go_along(small_run, tmp_path):
     (run / "headroom.json").write_text("{}")
     with pytest.raises(EnvironmentProblem, match=r"headroom\.json is not what"):
         submit(run, tmp_path / "others", about=ABOUT)
+
+
+@pytest.fixture(scope="module")
+def of_seeds(small_run, model_folder, tmp_path_factory):
+    """A run of the second seed of `small_run`, whose records it takes, and an entry of the first."""
+    shared = (model_folder, small_run.parents[1], ("dense", "random_skip", "gateskip"))
+    first, second = (run(run_config(*shared, seeds=(one,), shuffled=True)).folder for one in (1, 2))
+    return second, submit(first, tmp_path_factory.mktemp("seeds"), about=ABOUT)
+
+
+def test_an_entry_of_one_seed_and_a_run_of_another_make_the_entry_of_both(of_seeds, small_run, tmp_path):
+    second, entry = of_seeds
+    grown = read_entry(submit(second, tmp_path, about=ABOUT, earlier=entry))
+    assert grown.config["seeds"] == [1, 2] and len(grown.about.versions) == 1
+    assert list(grown.rows) == json.loads((small_run / "table.json").read_text())
+    sweeps = json.loads((small_run / "answers.json").read_text())["sweeps"]
+    assert json.loads(json.dumps(grown.answers))["sweeps"] == sorted(sweeps, key=lambda one: one["seed"])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "why"),
+    [
+        ("config.yaml", "- 1", "- 2", "seed 2, which both have"),
+        ("config.yaml", "clip_norm: 1.0", "clip_norm: 2.0", "train"),
+        ("methods.json", '"code": "', '"code": "0', "the code of dense"),
+    ],
+)
+def test_an_entry_takes_in_only_other_seeds_of_the_same_comparison(of_seeds, changed, tmp_path, name, old, new, why):
+    second, entry = of_seeds
+    text = (entry / name).read_text()
+    assert old in text
+    earlier = changed(with_content(name, text.replace(old, new)), entry)
+    with pytest.raises(UsageError, match=rf"this run differ in {why}"):
+        submit(second, tmp_path, about=ABOUT, earlier=earlier)
+    assert [one.name for one in tmp_path.iterdir()] == ["changed"]

@@ -58,19 +58,13 @@ def test_a_second_site_is_a_second_commit_and_an_equal_one_is_none(work, tmp_pat
     assert "board.csv" not in git("ls-tree", "-r", "--name-only", "gh-pages", where=remote)
 
 
-@pytest.mark.parametrize("to", ["orgin", "upstream/site", "../remte.git"])
-def test_what_is_no_remote_becomes_none(work, to):
+@pytest.mark.parametrize("to", ["orgin", "upstream/site", "../remte.git", "https:/example.invalid/a/b"])
+def test_what_is_no_remote_becomes_none(work, monkeypatch, to):
+    monkeypatch.setenv("GIT_SSH_COMMAND", "false")
     before = sorted(work.parent.rglob("*"))
     with pytest.raises(EnvironmentProblem, match="ls-remote"):
         publish(work / "site", to)
     assert sorted(work.parent.rglob("*")) == before
-
-
-def test_what_git_takes_for_an_address_is_left_to_git(work, monkeypatch):
-    monkeypatch.setenv("GIT_SSH_COMMAND", "false")
-    with pytest.raises(EnvironmentProblem, match="ls-remote"):
-        publish(work / "site", "https:/example.invalid/a/b")
-    assert not (work / "https:").exists()
 
 
 @pytest.mark.parametrize(("to", "branch"), [("--upload-pack=x", "gh-pages"), ("origin", "-f"), ("origin", "a..b")])

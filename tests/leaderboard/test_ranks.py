@@ -53,11 +53,8 @@ def forged(entry, place):
 def test_a_second_person_s_entry_joins_the_board_and_moves_no_number_of_the_first(entries):
     first, both = read_board(tables(entries[0])), read_board(tables(*entries))
     assert not both.refused and len(groups_of(both)) == 1 == len(groups_of(first))
-    assert {row.label for row in both.rows} == {
-        "dense",
-        "random_skip",
-        "gateskip",
-    }  # dense once: both measured the same
+    # Dense once: both measured the same.
+    assert {row.label for row in both.rows} == {"dense", "random_skip", "gateskip"}
 
     def values(board, label):
         return {
