@@ -59,9 +59,6 @@ _training_flops: dict[tuple[Any, ...], float] = {}  # kept, as a run is forecast
 _TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # at most, of the text and of the model that rates are measured with
 # Without records and rates: what the nano model takes on a CPU core.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
-# Time to set thresholds in one pass over a text and to check them in another, as a share of the time to train on that
-# text; measured on nano.
-_CALIBRATION_PASSES = 0.45
 _CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
 
@@ -173,6 +170,11 @@ class Workload:
     def sequence_s(self, spec: MethodSpec) -> float:
         """Seconds of training a method on one sequence."""
         return self.training_flops(spec) / self._rates.training
+
+    @property
+    def reading_s(self) -> float:
+        """Seconds of one pass of the dense model over a training sequence."""
+        return self.prices.forward(self.tokens, 1) / self._rates.reading
 
     def document_s(self, task: str) -> float:
         """Seconds of evaluating the dense model on one document."""
@@ -311,10 +313,11 @@ class Estimator:
 
     def calibration(self, sweep: DialEvaluation) -> float:
         """Seconds of calibrating one dial value."""
-        passes = _CALIBRATION_PASSES if self._trait(sweep).calibrates else 0.0
-        passes += _CALIBRATION_PASSES / 2 if sweep.variant else 0.0  # one more pass collects decisions to shuffle
-        examples = sweep.config.evaluation.calibration_examples
-        return passes * examples * self._sequence_s(sweep.training) if passes else 0.0
+        # Thresholds are set in one pass over the text and checked in another; shuffling collects decisions in one more.
+        passes = 2 * self._trait(sweep).calibrates + bool(sweep.variant)
+        # A step of training costs three passes, but may be in bf16, which no pass of an evaluation is.
+        read_s = self._sequence_s(sweep.training) / 3 if self.work is None else self.work.reading_s
+        return passes * sweep.config.evaluation.calibration_examples * read_s
 
     def points_left(self, sweep: DialEvaluation) -> int:
         """Number of dial values left, as far as that is known beforehand."""

@@ -115,13 +115,14 @@ def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backw
 
 
 class Chosen(NamedTuple):
-    """The precision of the trainings in a folder, and the measured speedup of bf16 over fp32."""
+    """The precision of the trainings in a folder, and the measured speedup of bf16 over fp32 (0 if emulated)."""
 
     precision: Literal["fp32", "bf16"]
     speedup: float
 
     def __str__(self) -> str:
-        return f"{self.precision} (bf16 measured {self.speedup:.1f}x as fast as fp32)"
+        why = f"measured {self.speedup:.1f}x as fast as fp32" if self.speedup else "would be emulated here"
+        return f"{self.precision} (bf16 {why})"
 
 
 def with_precision(config: RunConfig) -> RunConfig:
@@ -148,12 +149,18 @@ def chosen(config: RunConfig) -> Chosen:
 
 
 def _measured_precision(source: BackboneSource, device: torch.device) -> Chosen:
-    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        return Chosen("fp32", 0.0)  # bf16 would only be emulated
+    if _emulates_bf16(device):
+        return Chosen("fp32", 0.0)  # some thirty times as slow on a CPU: not worth the seconds that measuring takes
     model = with_values(few_layers(empty_model(source).config, _TIMED_LAYERS, _TIMED_WORDS), device)
     length = min(_TIMED_TOKENS, model.config.max_position_embeddings)
     fp32, bf16 = (seconds(model, (_TIMED_SEQUENCES, length), bf16=each, backward=True) for each in (False, True))
     return Chosen("bf16" if fp32 / bf16 >= _WORTH else "fp32", fp32 / bf16)
+
+
+def _emulates_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return not torch.cuda.is_bf16_supported(including_emulation=False)
+    return device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def spares(spec: MethodSpec, config: RunConfig) -> bool:

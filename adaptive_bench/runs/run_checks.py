@@ -281,9 +281,9 @@ def _costs(found: Preflight, flops_per_s: float | None) -> list[str]:
     ]
     if flops_per_s is None:
         return [*lines, "hours   say what a device sustains, for example --flops 4e14"]
-    hours = [flops / flops_per_s / 3600 for flops in (training, evaluation)]
-    parts = "training about {:.3g}, evaluation about {:.3g}".format(*hours)
-    return [*lines, f"hours   {sum(hours):.3g} of a device at {flops_per_s:.3g} FLOP/s: {parts}"]
+    hours = [flops / flops_per_s / 3600 for flops in (training + evaluation, training, evaluation)]
+    said = "{:.3g} of a device at {:.3g} FLOP/s: training about {:.3g}, evaluation about {:.3g}"
+    return [*lines, f"hours   {said.format(hours[0], flops_per_s, *hours[1:])}"]
 
 
 def _levels(config: RunConfig, levels: Iterable[float]) -> str:

@@ -107,8 +107,8 @@ def run(
             known = preflight(config, reporter, jobs, timed=shard.is_whole)
         for note in known.notes:
             reporter.line(f"Note: {note}")
-        # Without `facts` all work was on disk and nothing was checked.
-        notes = known.notes if known.facts is not None else _notes_before(folder)
+        # Without `facts` all work was on disk and nothing was checked: the notes are those of before.
+        notes = known.notes if known.facts is not None else list((_ending(folder) or {}).get("notes", []))
         write_beginning(folder, config, computes=not table_only)
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
             manifest_of(known.plan).write(folder)
@@ -137,21 +137,18 @@ def run(
         return RunOutcome([], folder, [*notes, kept], failures)
 
 
+def _ending(folder: Path) -> dict[str, Any] | None:
+    """How the run that has this folder ended, empty if it did not; `None` if that can no longer be read."""
+    try:
+        return ending_of(folder)
+    except EnvironmentProblem:
+        return None
+
+
 def _holds_finished_table(folder: Path) -> bool:
     """Whether the table on disk is of a finished run; also true if its ending can no longer be read."""
-    try:
-        about = ending_of(folder)
-    except EnvironmentProblem:
-        return True
-    return about.get("state") == "done" or (not about and (folder / "table.json").is_file())
-
-
-def _notes_before(folder: Path) -> list[str]:
-    """Notes from before the run, kept if all work was on disk already and nothing was checked again."""
-    try:
-        return list(ending_of(folder).get("notes", []))
-    except EnvironmentProblem:  # the damaged file is written again now
-        return []
+    about = _ending(folder)
+    return about is None or about.get("state") == "done" or (not about and (folder / "table.json").is_file())
 
 
 def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
@@ -204,9 +201,7 @@ def write_table(
     atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
     write_run(folder, about)
     table = [folder / "table.json"]
-    if "markdown" in registry.names("leaderboards"):
-        render = registry.get("leaderboards", "markdown")
-        atomic.update_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
-    if "svg" in registry.names("leaderboards"):
-        atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
+    render = registry.get("leaderboards", "markdown")
+    atomic.update_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
+    atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
     return plain, warnings

@@ -19,7 +19,7 @@ from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs import about, describe, plan, run
 from adaptive_bench.runs.backbone_source import BackboneSource
-from adaptive_bench.runs.forecast import Asked, Estimator, Prices, Trait, Workload, measure_rates
+from adaptive_bench.runs.forecast import Asked, Estimator, Prices, Trait, Workload
 from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.runs.run_checks import preflight
 from adaptive_bench.spec import MethodSpec
@@ -36,6 +36,7 @@ class Told:
     """Work as a test tells it: two seconds a sequence, five a document."""
 
     sequence_s = staticmethod(lambda spec: 2.0)
+    reading_s = 0.5
     document_s = staticmethod(lambda task: 5.0)
     asked = staticmethod(lambda task: Asked(3, 1.0, 1.0))
 
@@ -56,6 +57,8 @@ def test_a_speed_wins_over_a_guess(config_of):
     assert plain.point(sweep) == 3 * 5.0
     calibrated = Estimator(config.out, Told(), {"dense": Trait(calibrates=True)})  # each dial value takes longer
     assert calibrated.sweep(sweep) > plain.sweep(sweep) and plain.calibration(sweep) == 0.0
+    # One pass sets thresholds, another checks them: passes of evaluation, whatever a step of training takes.
+    assert calibrated.calibration(sweep) == 2 * config.evaluation.calibration_examples * 0.5
     assert calibrated.point(sweep) == plain.point(sweep)
 
 
@@ -109,11 +112,6 @@ def test_a_forecast_loads_no_weights_and_prices_each_method_alike_by_its_flops(c
         flops = work.training_flops(one) / work.training_flops(dense)
         assert work.sequence_s(one) / work.sequence_s(dense) == pytest.approx(flops) and flops > 1
     assert not any("(rough)" in line["time"] for line in describe(found.plan, found.estimator))
-
-
-def test_rates_are_those_of_short_passes(shared_backbone):
-    rates = measure_rates(shared_backbone("gemma2").config, torch.device("cpu"), 4, bf16=True)
-    assert all(rate > 0 for rate in rates)
 
 
 # What a run takes, from sizes alone: held against what is counted, and against the plan.
@@ -191,4 +189,4 @@ def test_it_takes_little_memory_and_measures_no_site(smollm2, tmp_path, asked):
         _, status, used = os.wait4(child.pid, 0)  # of this child alone
     text = (tmp_path / "said").read_text()
     assert status == 0 and "eligible: measured when the run begins" in text and "time    about" in text
-    assert "x as fast as fp32)" in text and used.ru_maxrss < 2_000_000  # kB
+    assert ("x as fast as fp32)" in text or "emulated here)" in text) and used.ru_maxrss < 2_000_000  # kB

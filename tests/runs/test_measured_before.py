@@ -29,6 +29,7 @@ def takes(monkeypatch):
     """Seconds of a pass by whether it is in bf16, to be changed."""
     taken = {False: 3.0, True: 1.0}
     monkeypatch.setattr(measured_settings, "_known", {})
+    monkeypatch.setattr(measured_settings, "_emulates_bf16", lambda device: False)
     monkeypatch.setattr(measured_settings, "seconds", lambda model, shape, *, bf16, backward: taken[bf16])
     return taken
 
@@ -48,10 +49,14 @@ def test_keys_are_those_of_what_was_chosen_which_stays(config_of, takes, bf16_s,
     assert [one.folder for one in plan(config).trainings] == [one.folder for one in told.trainings]
 
 
-def test_nothing_is_measured_where_nothing_is_trained_or_a_precision_is_named(config_of):
+def test_nothing_is_measured_where_nothing_depends_on_it(config_of, takes, monkeypatch):
+    takes.clear()  # a pass would be a KeyError
     plan(config_of("dense", train={"precision": "auto", "steps": 0}))
     plan(config_of("dense", train={"precision": "bf16"}))
     assert not (config_of().out / "precision").exists()
+    monkeypatch.setattr(measured_settings, "_emulates_bf16", lambda device: True)
+    config = config_of("dense", **AUTO)
+    assert "fp32 (bf16 would be emulated here)" in "\n".join(about(config, preflight(config)))
 
 
 def test_a_training_computes_in_what_its_record_says(config_of):
