@@ -16,6 +16,8 @@ def speed(monkeypatch):
     of = {"sequence": 1.0, "document": 1.0, "token": 0.0}
 
     class Work:
+        reading_s = 0.225
+
         def __init__(self, config, empty, tokenizer):
             self.config = config
 
