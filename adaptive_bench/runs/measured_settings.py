@@ -160,17 +160,17 @@ def _measured_precision(source: BackboneSource, device: torch.device) -> Chosen:
 def _emulates_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return not torch.cuda.is_bf16_supported(including_emulation=False)
-    return device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    # Only oneDNN, torch's library of CPU kernels, knows.
+    known = device.type == "cpu" and torch.backends.mkldnn.is_available()
+    return known and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def spares(spec: MethodSpec, config: RunConfig) -> bool:
     """Whether a method of a run leaves alone the sites that measuring finds costly."""
     if config.eligible == "all" or not method_class(spec).spares:
         return False
-    if config.eligible == "measured":
-        return True
     of_paper = (config.preset or "").startswith(_UNSPARED_PRESETS) or config.model in registry.names("models")
-    return not of_paper and spec.semantics != "paper"
+    return config.eligible == "measured" or (not of_paper and spec.semantics != "paper")
 
 
 def measured_sites(
