@@ -40,8 +40,6 @@ from .row import Rejected
 
 # Keys of a configuration that describe the machine, or only how the run was watched.
 _NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")
-# Keys that may differ in runs whose seeds make one entry: they only say what was measured besides.
-_BESIDES = ("seeds", "shuffled", "timing")
 
 
 def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path | None = None) -> Path:
@@ -78,19 +76,18 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path 
             f"file into the folder of --data-dir, name the task by its name there, and give the run's command again."
         )
     said = _checked_about(about, config.get("methods", ()))
-    measured, versions, homes = measured_run(work_of(run)), versions_of(run), [run]
+    said |= {"versions": versions_of(run), "plugins": [path.name for path in plugins_in(run)]}
+    measured, homes = measured_run(work_of(run)), [run]
     if earlier is not None:
         known = open_entry(earlier)
-        measured = _joined(known, config, methods, measured)
-        config |= {"seeds": [*known.config["seeds"], *config["seeds"]]}
-        versions = [*known.about.versions, *(one for one in versions if one not in known.about.versions)]
+        measured = _joined(known, config | {"licence": said["licence"]}, methods, measured)
+        config |= {"model": known.config["model"], "seeds": [*known.config["seeds"], *config["seeds"]]}
+        said = known.about.shown() | said
+        for name in ("authors", "versions", "plugins"):
+            before = getattr(known.about, name)
+            said[name] = [*before, *(one for one in said[name] if one not in before)]
         homes.append(earlier)
-    said |= {
-        "status": SELF_REPORTED,
-        "submitted": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": versions,
-        "plugins": [path.name for path in plugins_in(run)],
-    }
+    said |= {"status": SELF_REPORTED, "submitted": datetime.now(UTC).isoformat(timespec="seconds")}
     try:
         # The folder appears under its name only when the block ends, so an entry that is refused leaves nothing behind.
         with atomic.new_folder(target) as folder:
@@ -111,33 +108,39 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path 
     return target
 
 
-def _joined(
-    known: Entry, config: Mapping[str, Any], methods: Mapping[str, Any], measured: Measurements
-) -> Measurements:
+def _joined(known: Entry, config: Mapping[str, Any], methods: Mapping[str, Any], ours: Measurements) -> Measurements:
     """The measurements of an entry and of a run of the same comparison with other seeds.
 
     Raises:
         UsageError: They have a seed in common, or differ in what was compared.
     """
-    keys = [key for key in {**known.config, **config} if key not in _BESIDES]
-    apart = [key for key in keys if known.config.get(key) != config.get(key)]
-    apart += [f"seed {seed}, which both have" for seed in config["seeds"] if seed in known.config["seeds"]]
-    # The code of a method and the documents of a task may have changed under the same configuration.
+    if both := [str(seed) for seed in config["seeds"] if seed in known.config["seeds"]]:
+        raise UsageError(
+            f"An entry takes in seeds that it does not have, but {str(known.folder)!r} has seed {', '.join(both)} of "
+            f"this run. Run other seeds alone: `--seeds 2,` with its comma is seed 2 and no other."
+        )
+    # Weights are compared below: a model may be called otherwise on another machine.
+    theirs = {**known.config, "licence": known.about.licence}
+    keys = [key for key in {**theirs, **config} if key not in ("model", "seeds")]
+    apart = [key for key in keys if theirs.get(key) != config.get(key)]
+    # Code, documents and measured sites may have changed under the same configuration.
     facts = read_json(known.folder / METHODS)["methods"]
     apart += [f"the code of {spec}" for spec in methods if methods[spec]["code"] != facts.get(spec, {}).get("code")]
-    theirs, ours = (
-        {(one.task, one.split, Conditions(**one.conditions)) for one in some.sweeps}
-        for some in (known.measured, measured)
+    there, here = (
+        {(one.task, one.split, one.method, one.levels, one.eligible, Conditions(**one.conditions)) for one in sweeps}
+        for sweeps in (known.measured.sweeps, ours.sweeps)
     )
-    apart += [f"model, recipe or documents of {task}" for task in sorted({task for task, *_ in theirs ^ ours})]
+    apart += [f"weights, recipe, documents or sites of {task}" for task in sorted({task for task, *_ in there ^ here})]
     if apart:
         raise UsageError(
-            f"An entry grows by other seeds of the same comparison, but {str(known.folder)!r} and this run differ in "
-            f"{', '.join(apart)}. Run `adaptive-bench run --config {known.folder / CONFIG}` with seeds that it does "
-            f"not have, or submit this run without --with."
+            f"The seeds of an entry are of one comparison, but {str(known.folder)!r} and this run differ in "
+            f"{', '.join(apart)}. Make the run with `--config {known.folder / CONFIG}` and the versions that its "
+            f"{ABOUT} names, or submit it without --with."
         )
-    trainings = {one.key: one for one in (*known.measured.trainings, *measured.trainings)}
-    return Measurements([*known.measured.sweeps, *measured.sweeps], list(trainings.values()))
+    for spec, about in methods.items():
+        about["settings_tried"] = max(about["settings_tried"], facts[spec].get("settings_tried", 0))
+    trainings = {one.key: one for one in (*known.measured.trainings, *ours.trainings)}
+    return Measurements([*known.measured.sweeps, *ours.sweeps], list(trainings.values()))
 
 
 def _checked_about(values: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:

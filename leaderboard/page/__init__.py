@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
@@ -24,10 +23,11 @@ from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
 from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
-from .method_pages import Links, method_pages, page_of
+from .method_pages import Links, method_pages, page_of, source
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
-# Doubled for `format`. Double braces in the result keep BibTeX from taking the last word for a surname.
+# The citation of `CITATION.cff`, with braces doubled for `format`. Double braces in the result keep BibTeX from taking
+# the last word for a surname.
 BIBTEX = """@software{{adaptive_bench,
   author  = {{{{adaptive-bench authors}}}},
   title   = {{adaptive-bench: benchmark suite for adaptive compute in language models}},
@@ -68,7 +68,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         problems=board.problems,
         failures=[text for part in parts for run in part.runs for text in run["failures"]],
         links=links,
-        bibtex=bibtex(),
+        bibtex=BIBTEX.format(version=version("adaptive-bench")),
         paper=[one for table in paper_tables() for one in beside(board, table["table"]) if _is_measured(one)],
         rows_folder=ROWS,
         version=version("adaptive-bench"),
@@ -148,16 +148,6 @@ def embedded(data: Mapping[str, Any]) -> Markup:
     return Markup(text)
 
 
-def source(name: str) -> str:
-    """Text of a file in this folder."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
 def digest(text: str) -> str:
     """The SHA-256 digest by which a page's security policy allows a style or script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def bibtex() -> str:
-    """The citation of `CITATION.cff` as a BibTeX entry."""
-    return BIBTEX.format(version=version("adaptive-bench"))

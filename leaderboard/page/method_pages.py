@@ -71,7 +71,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     environment.filters["coded"] = _coded
-    template = environment.from_string(_source("method.html"))
+    template = environment.from_string(source("method.html"))
     names = dict.fromkeys(method_name(row.label) for part in parts for row in part.group.board.rows)
     # Read once for all pages, since it opens every point of every run.
     samples = [(part.group.name, _samples(part.group.board)) for part in parts] if names else []
@@ -91,7 +91,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
             style=STYLE,
             version=version("adaptive-bench"),
         )
-    return found | ({f"{FOLDER}/{STYLE}": _source(STYLE)} if found else {})
+    return found | ({f"{FOLDER}/{STYLE}": source(STYLE)} if found else {})
 
 
 def _coded(text: str) -> Markup:
@@ -165,5 +165,6 @@ def _entries(board: Board, name: str) -> Iterator[dict[str, Any]]:
             yield {"run": plain(folder.name, 100), "external": external} | about
 
 
-def _source(name: str) -> str:
+def source(name: str) -> str:
+    """Text of a file in this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

@@ -185,8 +185,9 @@ def of_seeds(small_run, model_folder, tmp_path_factory):
 
 def test_an_entry_of_one_seed_and_a_run_of_another_make_the_entry_of_both(of_seeds, small_run, tmp_path):
     second, entry = of_seeds
-    grown = read_entry(submit(second, tmp_path, about=ABOUT, earlier=entry))
+    grown = read_entry(submit(second, tmp_path, about=ABOUT | {"authors": ["B", "A. Name"]}, earlier=entry))
     assert grown.config["seeds"] == [1, 2] and len(grown.about.versions) == 1
+    assert grown.about.authors == ["A. Name", "B"]
     assert list(grown.rows) == json.loads((small_run / "table.json").read_text())
     sweeps = json.loads((small_run / "answers.json").read_text())["sweeps"]
     assert json.loads(json.dumps(grown.answers))["sweeps"] == sorted(sweeps, key=lambda one: one["seed"])
@@ -195,9 +196,10 @@ def test_an_entry_of_one_seed_and_a_run_of_another_make_the_entry_of_both(of_see
 @pytest.mark.parametrize(
     ("name", "old", "new", "why"),
     [
-        ("config.yaml", "- 1", "- 2", "seed 2, which both have"),
-        ("config.yaml", "clip_norm: 1.0", "clip_norm: 2.0", "train"),
-        ("methods.json", '"code": "', '"code": "0', "the code of dense"),
+        ("config.yaml", "- 1", "- 2", "has seed 2 of this run"),
+        ("config.yaml", "clip_norm: 1.0", "clip_norm: 2.0", "this run differ in train"),
+        ("methods.json", '"code": "', '"code": "0', "this run differ in the code of dense"),
+        ("about.yaml", "CC-BY-4.0", "MIT", "this run differ in licence"),
     ],
 )
 def test_an_entry_takes_in_only_other_seeds_of_the_same_comparison(of_seeds, changed, tmp_path, name, old, new, why):
@@ -205,6 +207,6 @@ def test_an_entry_takes_in_only_other_seeds_of_the_same_comparison(of_seeds, cha
     text = (entry / name).read_text()
     assert old in text
     earlier = changed(with_content(name, text.replace(old, new)), entry)
-    with pytest.raises(UsageError, match=rf"this run differ in {why}"):
+    with pytest.raises(UsageError, match=why):
         submit(second, tmp_path, about=ABOUT, earlier=earlier)
     assert [one.name for one in tmp_path.iterdir()] == ["changed"]

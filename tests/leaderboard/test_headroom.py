@@ -10,8 +10,7 @@ from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.provenance import headroom
 from adaptive_bench.leaderboard.row import checked
 
-WITHOUT = {"holds_0": True}
-WITH = {"holds_0": False}
+WITHOUT, WITH = {"holds_0": True}, {"holds_0": False}
 
 
 @pytest.fixture

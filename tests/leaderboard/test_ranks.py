@@ -65,8 +65,7 @@ def test_a_second_person_s_entry_joins_the_board_and_moves_no_number_of_the_firs
 
     for label in ("dense", "random_skip"):
         assert values(both, label) == values(first, label)
-    alone = read_board(tables(entries[1]))
-    assert values(both, "gateskip") == values(alone, "gateskip")
+    assert values(both, "gateskip") == values(read_board(tables(entries[1])), "gateskip")
     assert sorted(one.about.authors for one in both.entries.values()) == [["A. Name"], ["B. Name"]]
 
 
