@@ -39,7 +39,7 @@ from .provenance import versions_of
 from .row import Rejected
 
 # Keys of a configuration that describe the machine, or only how the run was watched.
-_NOT_PASSED_ON = ("out", "data_dir", "device", "preset", "track", "cell_timeout", "stall_warning", "for_models")
+_NOT_PASSED_ON = ("out", "data_dir", "device", "track", "cell_timeout", "stall_warning", "for_models")
 
 
 def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path | None = None) -> Path:
@@ -119,9 +119,9 @@ def _joined(known: Entry, config: Mapping[str, Any], methods: Mapping[str, Any],
             f"An entry takes in seeds that it does not have, but {str(known.folder)!r} has seed {', '.join(both)} of "
             f"this run. Run other seeds alone: `--seeds 2,` with its comma is seed 2 and no other."
         )
-    # Weights are compared below: a model may be called otherwise on another machine.
+    # What these mean is compared below: a model may be called otherwise on another machine.
     theirs = {**known.config, "licence": known.about.licence}
-    keys = [key for key in {**theirs, **config} if key not in ("model", "seeds")]
+    keys = [key for key in {**theirs, **config} if key not in ("model", "preset", "seeds")]
     apart = [key for key in keys if theirs.get(key) != config.get(key)]
     # Code, documents and measured sites may have changed under the same configuration.
     facts = read_json(known.folder / METHODS)["methods"]
