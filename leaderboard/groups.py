@@ -38,8 +38,8 @@ class Group:
 
 
 def groups_of(board: Board) -> list[Group]:
-    """The groups of a board, featured ones first, registered models (for demonstration) last, otherwise in the order of
-    the rows; none without rows.
+    """The groups of a board, registered models (for demonstration) after all others, featured ones before others, and
+    otherwise in the order of the rows; none without rows.
     """
     by_place: dict[tuple[str | None, str | None], list[Row]] = {}
     for row in board.rows:
@@ -51,7 +51,7 @@ def groups_of(board: Board) -> list[Group]:
         Group(_key(number, name), name, _is_featured(rows), replace(board, rows=rows, folders=_folders(board, rows)))
         for number, (name, rows) in enumerate(zip(apart, by_place.values(), strict=True), 1)
     ]
-    return sorted(found, key=lambda one: (not one.featured, one.board.rows[0].conditions.model in names("models")))
+    return sorted(found, key=lambda one: (one.board.rows[0].conditions.model in names("models"), not one.featured))
 
 
 def _apart(shared: Sequence[Conditions]) -> list[str]:
