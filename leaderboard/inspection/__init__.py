@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..page import digest, embedded
-from ..page import source as of_the_board
+from ..page.method_pages import source as of_the_board
 
 _SCRIPTS = ("elements.js", "data.js", "text.js", "tables.js", "main.js")
 

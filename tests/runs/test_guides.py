@@ -96,7 +96,7 @@ def test_add_a_launcher(monkeypatch, capsys, model_folder):
 
 def test_submit_in_five_commands(monkeypatch, capsys, model_folder):
     """As documented but for sizes and model; the last one against a bare repository."""
-    (block,) = re.findall(r"```sh\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)
+    block, _ = re.findall(r"```sh\n(.*?)```", (DOCS / "submit.md").read_text(encoding="utf-8"), re.DOTALL)
     assert block in (DOCS.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for name, value in (("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_AUTHOR_NAME", "A"), ("GIT_AUTHOR_EMAIL", "a@b.org")):
         monkeypatch.setenv(name, value)
