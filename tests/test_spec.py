@@ -24,6 +24,7 @@ def test_parameter_order_does_not_make_another_spec():
     assert MethodSpec.parse("gateskip[b=2, a=1]") == MethodSpec.parse("gateskip[a=1,b=2]")
     assert str(MethodSpec.parse("gateskip[b=2,a=1]")) == "gateskip[a=1,b=2]"
     assert str(MethodSpec.parse("mod@bench")) == "mod"
+    assert str(MethodSpec.parse("mod@paper")) == "mod@paper"
     assert MethodSpec("mod", {"b": 2, "a": "1"}) == MethodSpec.parse("mod[a=1,b=2]")
 
 

@@ -172,18 +172,7 @@ def make_pattern():
     the width of the states, where skipped tokens are to get something.
     """
 
-    def make(
-        batch,
-        length,
-        layers,
-        *,
-        kv="recompute",
-        unit="branch",
-        seed=0,
-        share=0.6,
-        scaled=True,
-        instead=0,
-    ):
+    def make(batch, length, layers, *, kv="recompute", unit="branch", seed=0, share=0.6, scaled=True, instead=0):
         generator = torch.Generator().manual_seed(seed)
         keep = torch.rand(batch, 2 * layers, length, generator=generator) < share
         scales = 0.5 + torch.rand(2, *keep.shape, generator=generator) if scaled else torch.ones(2, *keep.shape)

@@ -10,7 +10,8 @@ from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.provenance import headroom
 from adaptive_bench.leaderboard.row import checked
 
-WITHOUT, WITH = {"holds_0": True}, {"holds_0": False}
+WITHOUT = {"holds_0": True}
+WITH = {"holds_0": False}
 
 
 @pytest.fixture
@@ -28,11 +29,13 @@ def said(tmp_path):
 
 def test_a_task_without_headroom_is_said_to_have_none_for_models_that_were_not_trained_to_skip(said):
     (text,) = said((0.1, WITHOUT), (0.2, WITHOUT))
-    assert text.startswith("On nano_math, leaving layers out of this model as it is, no attainable oracle lies above ")
-    assert "the best static sets at any saving" in text and "rank" not in text
+    told = (
+        "On nano_math, leaving layers out of this model as it is, no attainable oracle lies above the best static sets"
+    )
+    assert text.startswith(f"{told} at any saving") and "rank" not in text
     assert text.endswith("Methods that train the model to skip are not bounded by this.")
     (text,) = said((0.1, WITHOUT), (0.2, WITH))
-    assert "the best static sets at 10 % saved" in text
+    assert text.startswith(f"{told} at 10 % saved")
 
 
 def test_an_oracle_above_the_static_sets_leaves_something_to_decide(said):

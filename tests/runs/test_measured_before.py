@@ -53,6 +53,7 @@ def test_nothing_is_measured_where_nothing_depends_on_it(config_of, takes, monke
     takes.clear()  # a pass would be a KeyError
     plan(config_of("dense", train={"precision": "auto", "steps": 0}))
     plan(config_of("dense", train={"precision": "bf16"}))
+    assert not (config_of().out / "precision").exists()
     monkeypatch.setattr(measured_settings, "_emulates_bf16", lambda device: True)
     config = config_of("dense", **AUTO)
     assert "fp32 (bf16 would be emulated here)" in "\n".join(about(config, preflight(config)))
