@@ -23,6 +23,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -44,6 +45,9 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 _PLAIN = (None, "default", "main", "all", "plain_text", "v1.11", "winogrande_xl")
 _SHORT_NAMES = {"lambada_openai": "lambada", "mmlu_no_train": "mmlu"}
 _INSTEAD = f"Set --data-dir or {DATA_VARIABLE} to a folder with"
+# Splits that were read and checked, the newest last: planning a run asks for the same few dozens of times.
+_kept: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+_KEPT_SPLITS, _KEPT_ROWS = 8, 50_000  # at most; a larger split is read each time, not kept in memory
 
 
 class MissingData(EnvironmentProblem):
@@ -65,6 +69,7 @@ def held_out(rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], 
     return [row for row in rows if _use(key(row)) == use]
 
 
+@lru_cache(maxsize=1 << 16)  # planning a run divides the same rows dozens of times
 def _use(key: str) -> Use:
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
     # The last digit decides what is held out; the next one, independent of it, divides that.
@@ -88,6 +93,13 @@ class Place(NamedTuple):
         """Return the file of a split, or `None`."""
         files = (self.folder / f"{split}{suffix}" for suffix in _SUFFIXES)
         return next((file for file in files if file.is_file()), None)
+
+    def stamp(self, split: str) -> object:
+        """Return something that differs once the file of a split, or a copy of the hub's repository, has changed."""
+        if (file := self.split_file(split)) is None:
+            return folder_digest(self.folder)
+        found = file.stat()
+        return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
     @property
     def splits(self) -> list[str]:
@@ -220,14 +232,28 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
         EnvironmentProblem: The data cannot be read, or a row lacks a field, has an empty field or has the wrong form.
     """
     root = data_root(data_dir)
-    if root is None:
-        import datasets
+    about: tuple[Any, ...] = (source, split)
+    if root is not None:
+        place = source.place(root)
+        about += (place, place.stamp(split))
+    if (rows := _kept.get(about)) is None:
+        found = _hub_rows(source, split) if root is None else _local_rows(place, source, split)
+        rows = _checked(source, split, found)
+        if len(rows) > _KEPT_ROWS:
+            return rows
+        _kept[about] = rows
+        if len(_kept) > _KEPT_SPLITS:
+            del _kept[next(iter(_kept))]
+    return [dict(row) for row in rows]  # callers may change theirs
 
-        with _of_the_hub(source, split), hub_or_cache(source.needed(split)):
-            rows = datasets.load_dataset(source.hub_id, source.configuration, split=split)
-        _check_fields(source, split, rows.column_names)
-        return _checked(source, split, rows.to_list())
-    return _checked(source, split, _local_rows(source.place(root), source, split))
+
+def _hub_rows(source: Source, split: str) -> list[dict[str, Any]]:
+    import datasets
+
+    with _of_the_hub(source, split), hub_or_cache(source.needed(split)):
+        rows = datasets.load_dataset(source.hub_id, source.configuration, split=split)
+    _check_fields(source, split, rows.column_names)
+    return rows.to_list()
 
 
 def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from lm_eval import evaluator
 from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench import processes
-from adaptive_bench.data import revision
+from adaptive_bench.data.sources import revision
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.documents import ask_only, drawn, leave_out
 from adaptive_bench.evaluation.finite import check_metrics

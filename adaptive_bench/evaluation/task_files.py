@@ -133,7 +133,7 @@ def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path,
     content["include"] = str(yaml_path)
     content["dataset_kwargs"] = {"hub_id": hub_id, "configuration": configuration, "splits": sorted(used)}
     # As text, since `safe_dump` has no tag for functions.
-    function = "custom_dataset: !function adaptive_bench.data.local_splits\n"
+    function = "custom_dataset: !function adaptive_bench.data.sources.local_splits\n"
     target.write_text(function + yaml.safe_dump(content), encoding="utf-8")
     return None if shown in used else shown
 

@@ -51,7 +51,7 @@ class Limit:
 
 
 NIGHT = Limit(8 * 3600, steps=100, documents=32)
-QUICK = Limit(20 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
+QUICK = Limit(15 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
 
 
 def fitted(
@@ -79,11 +79,8 @@ def fitted(
     return (_changed(config, said["changed"]), str(said["text"])) if said["text"] else (config, "")
 
 
-def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
+def _forecast(work: Workload, traits: Mapping[str, Trait]) -> Callable[[RunConfig], float]:
     """A function that gives the seconds of a smaller form of a run on this machine, if nothing is on disk."""
-    facts = model_facts(config.model)
-    work = Workload(config, facts.empty, facts.source.load_tokenizer())
-    traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
 
     def taken_s(smaller: RunConfig) -> float:
         # A folder without records: what is chosen must not depend on what happens to be done already.
@@ -95,17 +92,20 @@ def _forecast(config: RunConfig) -> Callable[[RunConfig], float]:
 
 def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
     """What changes, nested like a config, and the sentence about it, as plain values."""
-    time_of = _forecast(config)
+    facts = model_facts(config.model)
+    work = Workload(config, facts.empty, facts.source.load_tokenizer())
+    traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
+    time_of = _forecast(work, traits)
     before_s = time_of(config)
     changes: dict[str, Any] = {}
     if before_s <= limit.seconds:
         return {"changed": changes, "text": ""}
     train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
     small = config
-    # First shorter answers, if that saves time; by a forecast of their own, as each prices answers of one length.
+    # First shorter answers, if that saves time.
     if limit.answer_tokens and not measured.get("max_new_tokens"):
         shorter = _changed(config, {"evaluation": {"max_new_tokens": limit.answer_tokens}})
-        if (time_of_shorter := _forecast(shorter))(shorter) < before_s:
+        if (time_of_shorter := _forecast(work.asking(shorter), traits))(shorter) < before_s:
             small, time_of = shorter, time_of_shorter
             changes["evaluation"] = {"max_new_tokens": limit.answer_tokens}
     # Then training and evaluation by the same share.

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
@@ -62,15 +62,7 @@ _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 _CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
 
-class Rates(NamedTuple):
-    """FLOPs a second in training, in reading a text, and in writing one more token of every text in a batch."""
-
-    training: float
-    reading: float
-    writing: float
-
-
-_rates: dict[tuple[Any, ...], Rates] = {}  # measured once, so that repeated forecasts of a run agree
+_rates: dict[tuple[Any, ...], float] = {}  # FLOPs a second, measured once, so that repeated forecasts of a run agree
 
 
 @dataclass(frozen=True)
@@ -154,6 +146,12 @@ class Workload:
         self.tokens, self.labels, self.longest = fmean(tokens), fmean(labels), max(longest)
         self.asked = cache(self._asked)
 
+    def asking(self, config: RunConfig) -> Workload:
+        """The same training texts, with tasks asked as another config says."""
+        other = copy(self)
+        other.config, other.asked = config, cache(other._asked)
+        return other
+
     def training_flops(self, spec: MethodSpec) -> float:
         """FLOPs of training a method on one sequence of mean length, scaled up from a shorter one."""
         recipe, shape = self.config.train, self.prices.empty.config.to_json_string()
@@ -169,30 +167,32 @@ class Workload:
 
     def sequence_s(self, spec: MethodSpec) -> float:
         """Seconds of training a method on one sequence."""
-        return self.training_flops(spec) / self._rates.training
+        bf16 = self.config.train.precision == "bf16"
+        return self.training_flops(spec) / self._rate(1, _TOKENS, bf16=bf16, backward=True)
 
     @property
     def reading_s(self) -> float:
         """Seconds of one pass of the dense model over a training sequence."""
-        return self.prices.forward(self.tokens, 1) / self._rates.reading
+        return self.prices.forward(self.tokens, 1) / self._rate(1, _TOKENS)
 
     def document_s(self, task: str) -> float:
         """Seconds of evaluating the dense model on one document."""
-        asked = self.asked(task)
-        return (asked.reading / self._rates.reading + asked.writing / self._rates.writing) / max(1, asked.documents)
+        asked, how = self.asked(task), self.config.evaluation
+        # One token of every text at once. Few documents make a smaller batch, and a step with fewer texts is hardly
+        # shorter.
+        rows = min(how.batch_size, how.limit or how.batch_size)
+        taken_s = asked.reading / self._rate(1, _TOKENS) + asked.writing / self._rate(rows, 1)
+        return taken_s / max(1, asked.documents)
 
-    @cached_property
-    def _rates(self) -> Rates:
-        config, shape = self.config, self.prices.empty.config
-        device, bf16 = find_device(config.device), config.train.precision == "bf16"
-        # Few documents make a smaller batch, and a step with fewer rows is hardly shorter.
-        rows = min(config.evaluation.batch_size, config.evaluation.limit or config.evaluation.batch_size)
+    def _rate(self, rows: int, length: int, *, bf16: bool = False, backward: bool = False) -> float:
+        """FLOPs a second of passes over `rows` texts, with this process's share of the cores."""
+        shape, device = self.prices.empty.config, find_device(self.config.device)
         threads = torch.get_num_threads()
         torch.set_num_threads(max(1, threads // self._jobs))
         try:
-            about = shape.to_json_string(), device, rows, bf16, torch.get_num_threads()
+            about = shape.to_json_string(), device, rows, length, bf16, backward, torch.get_num_threads()
             if about not in _rates:
-                _rates[about] = measure_rates(shape, device, rows, bf16=bf16)
+                _rates[about] = measure_rate(shape, device, rows, length, bf16=bf16, backward=backward)
         finally:
             torch.set_num_threads(threads)
         return _rates[about]
@@ -253,20 +253,20 @@ def asked_documents(task: Task, config: RunConfig) -> tuple[Any, Sequence[int]]:
     return harness, drawn(task, len(harness.eval_docs), how.limit)
 
 
-def measure_rates(shape: PretrainedConfig, device: torch.device, rows: int, *, bf16: bool) -> Rates:
-    """Time passes of a plain model of this width, with few layers and a small vocabulary.
+def measure_rate(
+    shape: PretrainedConfig, device: torch.device, rows: int, length: int, *, bf16: bool, backward: bool
+) -> float:
+    """Time passes of a plain model of this width, with few layers and a small vocabulary; returns FLOPs a second.
 
     Args:
-        rows: Number of texts written at once.
-        bf16: Whether training computes in bf16.
+        rows, length: Number of texts, and tokens of each (at most as many as the model's context).
+        bf16, backward: See `seconds`.
     """
     empty = few_layers(shape, _LAYERS, _WORDS)
     prices, model = Prices(empty), with_values(empty, device)
-    length = min(_TOKENS, prices.context)
-    reading = (flops := prices.forward(length, length)) / seconds(model, (1, length), bf16=False)
-    training = 3 * flops / seconds(model, (1, length), bf16=bf16, backward=True)  # a backward pass costs two forward
-    # One token of every row at once: the rate of writing counts the rows together.
-    return Rates(training, reading, rows * prices.forward(1, 1) / seconds(model, (rows, 1), bf16=False))
+    length = min(length, prices.context)
+    flops = rows * prices.forward(length, length) * (3 if backward else 1)  # a backward pass costs two forward
+    return flops / seconds(model, (rows, length), bf16=bf16, backward=backward)
 
 
 _UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)

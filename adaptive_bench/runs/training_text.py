@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.data import MissingData
+from adaptive_bench.data.sources import MissingData
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 from adaptive_bench.evaluation.documents import DRAW_SEED
 from adaptive_bench.evaluation.lookup import find_task

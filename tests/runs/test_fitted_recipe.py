@@ -18,8 +18,11 @@ def speed(monkeypatch):
     class Work:
         reading_s = 0.225
 
-        def __init__(self, config, empty, tokenizer):
+        def __init__(self, config, empty=None, tokenizer=None):
             self.config = config
+
+        def asking(self, config):
+            return Work(config)
 
         def sequence_s(self, spec):
             return of["sequence"]
