@@ -83,7 +83,7 @@ class Backbone:
         _check_parts(self.layers, self.family)
         self.num_layers = len(self.layers)
         self.hidden_size: int = config.hidden_size
-        self.step = StepArithmetic(model, adds_one=self.family.norm_adds_one)
+        self.step = StepArithmetic(model, self.family)
         self._scales = self.family.scales(config)
         self.rotary = RotaryTables(self.decoder)
         # The costs, with the dtypes and shapes that they were computed from.

@@ -24,8 +24,7 @@ class Family:
 
     The decoder must have Llama's attribute names: `model.layers`, `embed_tokens`, `rotary_emb`, `norm`, and in a layer
     `self_attn` with `q_proj` to `o_proj` and `mlp` with `gate_proj`, `up_proj` and `down_proj`. Norms of queries and
-    keys (`q_norm`, `k_norm`), biases, layers without rotary positions (`use_rope`), and soft caps named in the config
-    are detected automatically.
+    keys (`q_norm`, `k_norm`), biases, and soft caps named in the config are detected automatically.
 
     Attributes:
         description: Text for readers, with the models that belong to the family.
@@ -34,7 +33,9 @@ class Family:
         norm_after: The same for the norm of the branch's output; empty if the family has none.
         norm_adds_one: The weights of norms are stored minus one.
         window: Maps the config and a layer's attention module to the layer's sliding window, in tokens; by default the
-            module's own.
+            module's `sliding_window`.
+        rotary: Maps the same two to whether the layer turns queries and keys by their positions; by default the
+            module's `use_rope`, and yes if it has none.
         scales: Maps the config to the family's constant factors.
         tiny: Config settings with which tiny test models show the family's particular features.
     """
@@ -46,6 +47,7 @@ class Family:
     norm_after: Mapping[str, str] = field(default_factory=dict)
     norm_adds_one: bool = False
     window: Callable[[Any, Any], int | None] = lambda config, attention: getattr(attention, "sliding_window", None)
+    rotary: Callable[[Any, Any], bool] = lambda config, attention: getattr(attention, "use_rope", True)
     scales: Callable[[Any], Scales] = lambda config: Scales()
     tiny: Mapping[str, Any] = field(default_factory=dict)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from adaptive_bench.backbone.family import Family
 from adaptive_bench.backbone.products import Products, compute
 from adaptive_bench.backbone.weights import is_plain, plain_parts
 
@@ -53,12 +54,12 @@ class StepArithmetic:
 
     Args:
         model: The language model; its layers share the attribute names of Llama's.
-        adds_one: The family stores its norms' weights minus one (Gemma).
+        family: How it differs from Llama.
     """
 
-    def __init__(self, model: PreTrainedModel, *, adds_one: bool) -> None:
+    def __init__(self, model: PreTrainedModel, family: Family) -> None:
         self._config: Any = model.config
-        self._adds_one = adds_one
+        self._family = family
         self._epsilons: Tensor | None = None
 
         def weights() -> Iterator[Tensor]:
@@ -76,7 +77,7 @@ class StepArithmetic:
         epsilon = self._epsilon(states.device)
         # epsilon + length ** 2 / H: the mean square without a tensor of squares.
         normed = wide * torch.addcmul(epsilon, length, length, value=1.0 / states.shape[-1]).rsqrt_()
-        if self._adds_one:
+        if self._family.norm_adds_one:
             return (normed * (1.0 + weight.float())).type_as(states)
         # As in the modules: Gemma's norm multiplies in fp32, Llama's after rounding to the states' dtype.
         return (normed if wide is states else normed.type_as(states)) * weight
@@ -99,7 +100,7 @@ class StepArithmetic:
 
     def project(self, attention: Any, states: Tensor, turn: Turn) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [M, heads, head size] and K,V [M, kv heads, head size] from normalised states [M, H]."""
-        if "q_norm" in attention._modules or not _turns(attention):
+        if "q_norm" in attention._modules or not self._family.rotary(self._config, attention):
             return self.queries(attention, states, turn), *self.keys_and_values(attention, states, turn)
         if (fused := attention._modules.get("qkv_proj")) is None:
             queries = self.linear(attention.q_proj, states)
@@ -139,7 +140,7 @@ class StepArithmetic:
         if module is not None:  # normalises each head or all heads together, depending on its number of weights
             states = self.norm(module, states.view(states.shape[0], -1, module.weight.shape[0]))
         heads = states.view(states.shape[0], -1, attention.head_dim)
-        return turn(heads) if _turns(attention) else heads
+        return turn(heads) if self._family.rotary(self._config, attention) else heads
 
     def attend(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
         """Attention of each row's token over the row's keys, without the output projection.
@@ -215,11 +216,6 @@ def _outputs(module: nn.Linear, states: Tensor, rows: slice) -> Tensor:
     return functional.linear(states, module.weight[rows], None if module.bias is None else module.bias[rows])
 
 
-def _turns(attention: Any) -> bool:
-    """Whether the layer turns queries and keys by their positions; some layers of some families do not."""
-    return bool(getattr(attention, "use_rope", True))
-
-
 def _is_plain_linear(module: nn.Module | None) -> TypeGuard[nn.Linear]:
     """Whether the module is a linear map without wrappers, hooks or quantized weights."""
     if type(module) is not nn.Linear or module._forward_hooks or module._forward_pre_hooks:
@@ -247,7 +243,8 @@ class RotaryTables:
         found = getattr(decoder.rotary_emb, "rope_type", None)
         self._types: dict[str | None, Any] = found if isinstance(found, dict) else {None: found}
         names = list(self._types)
-        self.kinds = [0 if len(names) == 1 else names.index(layer.self_attn.layer_type) for layer in decoder.layers]
+        kinds = decoder.config.layer_types if len(names) > 1 else names * len(decoder.layers)
+        self.kinds = [names.index(kind) for kind in kinds]
         self._known: tuple[list[Tensor], Tables] | None = None  # frequencies, and the tables computed from them
 
     @property
