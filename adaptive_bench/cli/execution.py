@@ -107,7 +107,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
     commands = {"What each model wrote": f"adaptive-bench samples {name}"} if rows else {}
     if rows and not open_page:
         commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
-    if not rows:
+    if not rows and not outcome.elsewhere:  # it would do here what was handed to others
         commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
         typer.echo(f"\n{what}:\n  {pasteable(command)}")

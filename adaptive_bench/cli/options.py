@@ -89,7 +89,8 @@ Precision = Annotated[Literal["fp32", "bf16"], typer.Option(help="Precision of t
 Threads = Annotated[int | None, typer.Option(min=1, max=MOST_THREADS, help="CPU threads; default: as torch decides.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 Plugins = Annotated[
-    list[Path] | None, typer.Option("--plugin", help="Python file that registers methods, tasks or models; repeatable.")
+    list[Path] | None,
+    typer.Option("--plugin", help="Python file that registers methods, tasks, families, ...; repeatable."),
 ]
 
 

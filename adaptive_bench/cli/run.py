@@ -52,7 +52,7 @@ def run(
         str | None, _how(help="Use the best settings that a study of `adaptive-bench tune` found for each method.")
     ] = None,
     plugin: Annotated[
-        list[Path] | None, _where(help="Python file that registers methods, tasks or models; repeatable.")
+        list[Path] | None, _where(help="Python file that registers methods, tasks, families, ...; repeatable.")
     ] = None,
     jobs: Annotated[int | None, _where(min=1, help="Processes at once; default: as many as suit the machine.")] = None,
     shard: Annotated[str | None, _where(help="Do a part: `2/8` is the second of eight, on any machine.")] = None,

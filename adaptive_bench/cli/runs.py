@@ -43,7 +43,7 @@ def status(
     else:
         counts = Counter(piece.state for piece in found)
         summary = ", ".join(f"{counts[state]} {state}" for state in _OF_WORK if counts[state])
-        typer.echo(f"{len(found)} pieces of work in {out}: {summary or 'nothing was begun'}")
+        typer.echo(f"{len(found)} pieces of work in {out}: {summary or 'no process has begun yet'}")
         shown = ("state", "work", "method", "seed", "progress", "since")
         rows = [
             {key: "" if (value := getattr(piece, key)) is None else str(value) for key in shown}

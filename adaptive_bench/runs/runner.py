@@ -119,7 +119,8 @@ def run(
             launched = LaunchResult(unfinished_work(known.plan, folder)) if table_only else launch_with(request)
         failures, elsewhere = list(launched.failures), launched.submitted
         if not (elsewhere or table_only or shard.is_whole) and (left := unfinished_work(known.plan, folder)):
-            elsewhere = f"{len(left)} pieces of work are left to other shares of the run, among them {left[0].work}."
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            elsewhere = f"Left to other jobs of the run: {left[0].work}{more}."
         if elsewhere:
             return RunOutcome([], folder, notes, failures, elsewhere)
         # Records of a finished run may have been removed since: its table then says more than a new one would.

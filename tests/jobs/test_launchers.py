@@ -54,7 +54,7 @@ def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
 def test_the_last_shard_writes_the_table_of_all(config_of):
     config = config_of("dense,random_skip[trained=true],gateskip")
     first = run(config, shard=Shard(1, 2))
-    assert first.rows == [] and "left to other shares" in first.elsewhere
+    assert first.rows == [] and "Left to other jobs" in first.elsewhere
     assert not (first.folder / "table.json").exists()
     last = run(config, shard=Shard(2, 2))
     assert last.elsewhere == "" and {row["method"] for row in last.rows} == set(config.methods)

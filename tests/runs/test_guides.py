@@ -42,7 +42,7 @@ def _empty_folder(monkeypatch, tmp_path):
 def _write(page):
     """The files of a page; there is no other code on it."""
     for block in _blocks(page):
-        assert block["file"] or block["language"] in ("", "toml")
+        assert block["file"] or block["language"] in ("", "toml", "yaml")
         if block["file"]:
             Path(block["file"]).parent.mkdir(exist_ok=True)
             Path(block["file"]).write_text(block["text"])
@@ -74,6 +74,28 @@ def test_add_a_task(monkeypatch, capsys, model_folder):
         examples = task.training(ExampleRequest(split, 2000, seed=1))
         uses.append({example.prompt.removesuffix(" Answer:") for example in examples})
     assert all(uses) and sum(map(len, uses)) == len(set().union(*uses)) == 1200
+    _answer_in_words()
+    assert "written" in _give(real.replace("larger", "written"), monkeypatch, capsys, *small)
+    harness = load_task(find_task("written"), None, None)
+    harness.build_all_requests()
+    for asked in harness.instances:
+        asked.resps = [f" {max(asked.doc['options'])}"]
+    harness.apply_filters()
+    scores = [harness.process_results(one.doc, [one.filtered_resps["number"]]) for one in harness.instances]
+    assert len(scores) == 200 and all(score["exact_match"] for score in scores)
+
+
+def _answer_in_words():
+    """The page's task under another name, in the form of its section on written answers."""
+    (form,) = (block["text"] for block in _blocks("add_a_task.md") if block["language"] == "yaml" and not block["file"])
+    replaced = r"^(?:output_type|doc_to_choice|doc_to_target|metric_list):.*\n(?:  .*\n)*"
+    Path("written").mkdir()
+    for file in [Path("larger.py"), *Path("larger").glob("*.*")]:
+        text = file.read_text().replace("larger", "written")
+        if file.suffix == ".yaml":
+            text = re.sub(replaced, "", text, flags=re.MULTILINE) + form
+        text = text.replace('"loglikelihood"', '"generative"').replace('"acc,none"', '"exact_match,number"')
+        Path(str(file).replace("larger", "written")).write_text(text)
 
 
 def test_add_a_launcher(monkeypatch, capsys, model_folder):

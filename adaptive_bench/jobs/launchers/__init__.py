@@ -74,7 +74,7 @@ class LaunchRequest:
             ) from error
 
     def command(self, *more: str, processes: int = 1, python: str = sys.executable) -> str:
-        """Return the command of this run with further words at its end, quoted for a shell.
+        """Return the command of this run with further words at its end, quoted for a shell. It works in one process.
 
         Args:
             processes: Number of processes that do one job together.
@@ -86,7 +86,8 @@ class LaunchRequest:
             start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
         plugins = [part for path in registry.plugin_files() for part in ("--plugin", str(path))]
         words = [*start, "adaptive_bench", "run", "--config", str(self.folder.resolve() / "config.yaml"), *plugins]
-        return shlex.join([*words, *more])
+        # Jobs may share a machine, and a command by itself takes as many processes as suit it.
+        return shlex.join([*words, "--jobs", "1", *more])
 
 
 @dataclass(frozen=True)

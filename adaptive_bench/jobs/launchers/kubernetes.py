@@ -148,7 +148,7 @@ def launch(request: LaunchRequest) -> LaunchResult:
 
 def manifest(request: LaunchRequest, resources: PodResources, names: Sequence[str]) -> dict[str, Any]:
     """Return the Indexed Job, whose index i does the cell `names[i]`."""
-    command = request.command("--jobs", "1", "--cell", processes=resources.processes, python=resources.python)
+    command = request.command("--cell", processes=resources.processes, python=resources.python)
     # `$HOSTNAME` is `<job>-<index>`, the same in each try of an index. With `exec` the signal to stop reaches Python.
     script = f"""cells=({" ".join(names)})
 export {JOB_VARIABLE}="kubernetes {as_label_value(request.folder.name)} $HOSTNAME"

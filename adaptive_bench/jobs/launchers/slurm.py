@@ -103,7 +103,7 @@ def _submit_table(request: LaunchRequest, resources: SlurmResources, home: Path,
 def array_script(request: LaunchRequest, resources: SlurmResources, names: Sequence[str], home: Path, name: str) -> str:
     """Return the batch script of an array, whose element i does the cell `names[i]`."""
     limit = f"%{resources.at_once}" if resources.at_once else ""
-    command = request.command("--jobs", "1", "--cell", processes=resources.processes)
+    command = request.command("--cell", processes=resources.processes)
     return f"""#!/bin/bash
 {_options(resources, home, name)}
 #SBATCH --array=0-{len(names) - 1}{limit}
