@@ -122,7 +122,7 @@ def run(
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""
             elsewhere = f"Left to other jobs of the run: {left[0].work}{more}."
         if elsewhere:
-            return RunOutcome([], folder, notes, failures, elsewhere)
+            return RunOutcome([], folder, [], failures, elsewhere)  # the notes were told at the start
         # Records of a finished run may have been removed since: its table then says more than a new one would.
         if not failures or not _holds_finished_table(folder):
             rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
