@@ -26,9 +26,9 @@ from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_digest, code_of
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.entry_files import Measurements
-from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.keys import USUAL, canonical, key_of
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
+from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
@@ -38,7 +38,6 @@ from adaptive_bench.tables.rows import Row
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 SHOWN_DOCUMENTS = 6  # documents of each point whose texts an entry shows
-LONGEST_TEXT = 1000  # characters
 _LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
 Points = Mapping[float, Evaluation]  # by the saving that was asked for
 
@@ -132,22 +131,24 @@ def with_projections(sweep: DialEvaluation) -> tuple[Points, list[str]]:
     return dict(zip(points, found, strict=True)), unprojected
 
 
-def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sample]]) -> MeasuredSweep:
+def sweep_of(work: DialEvaluation, points: Points, shown: int = 0) -> MeasuredSweep:
     """One sweep in plain values.
 
     Args:
         points: The sweep's points, with their projections.
-        samples: The documents of each point.
+        shown: Documents of each point whose texts are wanted.
     """
-    for one, documents in zip(points.values(), samples, strict=True):
-        if one.docs != len(documents):
+    metrics, measured = find_task(work.task).metrics, list[MeasuredPoint]()
+    for asked, one in points.items():
+        samples = work.record.samples(asked)
+        if one.docs != len(samples):
             raise EnvironmentProblem(
                 f"A measured point has what every document scored, but in {str(work.folder)!r} at the dial value "
-                f"{one.dial:g} there are {len(documents)} of {one.docs} documents. Remove that folder and give the "
+                f"{one.dial:g} there are {len(samples)} of {one.docs} documents. Remove that folder and give the "
                 f"same `adaptive-bench run` again: it is measured anew."
             )
+        measured.append(MeasuredPoint.of(asked, one, metrics, samples, shown))
     some = next(iter(points.values()), None)
-    metrics = find_task(work.task).metrics
     records = [record.read("env") or {} for record in (work.training.record, work.record)]
     return MeasuredSweep(
         method=str(work.spec),
@@ -162,8 +163,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
         made_with=made_with(one for about in records for one in (*about.get("before", ()), about)),
         eligible=(work.record.read("dial") or {}).get("eligible"),
         documents_sha256=None if some is None else some.data["documents_sha256"],
-        points=[MeasuredPoint.of(asked, one, metrics) for asked, one in points.items()],
-        documents=[Documents.of(one) for one in samples],
+        points=measured,
         curves=work.curves,
     )
 
@@ -178,15 +178,8 @@ def measured_run(whole: Plan) -> Measurements:
                 f"An entry is made from a complete run, but nothing of `{work}` is on disk. Give the run's command "
                 f"again."
             )
-        samples = [work.record.samples(asked) for asked in points]
-        shown = work.split == "test" and not work.variant
-        written = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
-        found.append(replace(sweep_of(work, points, samples), texts=written))
+        found.append(sweep_of(work, points, SHOWN_DOCUMENTS if work.split == "test" and not work.variant else 0))
     return Measurements(found, [_logged(work) for work in whole.trainings])
-
-
-def _text(sample: Sample) -> Text:
-    return Text(sample.doc, str(sample.target)[:LONGEST_TEXT], str(sample.output)[:LONGEST_TEXT], sample.correct)
 
 
 def _logged(work: TrainingRun) -> MeasuredTraining:
@@ -239,7 +232,7 @@ def outcome_of(whole: Plan) -> Outcome:
                 # Before rows are made: methods that answered different documents must not be compared.
                 for evaluation in found.values():
                     _check_same_documents(sweep, evaluation, seen)
-                measured.append(sweep_of(sweep, found, [sweep.record.samples(asked) for asked in found]))
+                measured.append(sweep_of(sweep, found))
             matched, said = rows_of(measured, config.match_on, config.match_phase)
             rows += matched
             warnings += said

@@ -27,31 +27,6 @@ SAVING_NAMES = {saving_name(axis, phase): (axis, phase) for phase in MATCH_PHASE
 
 
 @dataclass(frozen=True)
-class Point:
-    """One measured dial value: a score and the savings that came with it.
-
-    Attributes:
-        saved: Savings by name (see `saving_name`); an unknown saving is `None` or absent.
-        seconds: Seconds spent inside model calls.
-    """
-
-    dial: float
-    score: float
-    saved: Mapping[str, float | None]
-    seconds: float = 0.0
-
-    def on(self, name: str) -> bool:
-        """Whether this saving is known."""
-        return self.saved.get(name) is not None
-
-    def at(self, name: str) -> float:
-        """Return a saving that is known."""
-        value = self.saved[name]
-        assert value is not None
-        return value
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """The results of one method at one dial value on one task.
 
@@ -114,11 +89,6 @@ class Evaluation:
             return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
-
-    def point(self, metric: str) -> Point:
-        """Return the evaluation as a point whose score is in the given metric."""
-        saved = {name: self.saved(*known) for name, known in SAVING_NAMES.items()}
-        return Point(self.dial, self.scores[metric], saved, self.time_s)
 
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
