@@ -28,8 +28,8 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.progress import Reporter
 from adaptive_bench.store import atomic
 
 LOCK, OWNER = FILES = (".lock", ".owner")
@@ -122,20 +122,14 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
     finally:
         stop.set()
         heartbeat.join()  # before the owner file goes: a beat must not meet that of the next owner
-        with suppress(OSError):  # an error of the block must not be hidden by this one; `tidy` removes what is left
+        # An error of the block must not be hidden by one of these; `Record.mark_done` removes what is left.
+        with suppress(OSError):
             if owner(record) == me:
                 # Safe while it is locked: `filelock` tries again if the file that it has locked is gone by then.
                 # The owner file first: without the lock, it could be that of the next process already.
                 for name in (OWNER, LOCK):
                     (record / name).unlink()
         lock.release()
-
-
-def tidy(record: Path) -> None:
-    """Remove the lock and owner files that a killed process left behind, if the folder can be written."""
-    if any((record / name).exists() for name in FILES) and not is_held(record):
-        with suppress(AdaptiveBenchError), exclusive(record, "", SilentReporter()):
-            pass
 
 
 def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
