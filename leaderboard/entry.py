@@ -116,8 +116,7 @@ class Entry:
         about: Content of `about.yaml`.
         config: Configuration of the run.
         measured: All measurements.
-        rows, answers: As in a run's `table.json` and `answers.json`.
-        accepted_rows: The rows as a board accepts them, see `row.checked`.
+        rows, answers: As in a run's `table.json` and `answers.json`; the rows are checked, see `row.checked`.
         warnings: What a reader of the table should know.
     """
 
@@ -125,8 +124,7 @@ class Entry:
     about: About
     config: Mapping[str, Any]
     measured: entry_files.Measurements
-    rows: Sequence[Mapping[str, Any]]
-    accepted_rows: Sequence[dict[str, Any]]
+    rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
     warnings: Sequence[str]
 
@@ -174,10 +172,9 @@ def read_entry(folder: Path) -> Entry:
             raise
         # The file holds a value that no check covers. A stranger's entry must not stop the build.
         raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
-    accepted_rows = []
-    for row in rows:
+    for number, row in enumerate(rows):
         try:
-            accepted_rows.append(checked(row))
+            rows[number] = checked(row)
         except Rejected as why:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
@@ -188,7 +185,7 @@ def read_entry(folder: Path) -> Entry:
         raise Rejected(f"{METHODS} does not hold what a run writes")
     # Only to refuse what the page could not show; it reads the record again.
     read_headroom(folder)
-    return Entry(folder, about, config, measured, rows, accepted_rows, answers, warnings)
+    return Entry(folder, about, config, measured, rows, answers, warnings)
 
 
 def open_entry(folder: Path) -> Entry:
