@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +26,7 @@ from adaptive_bench.store.keys import USUAL, canonical, key_of
 from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.tables.comparability import Conditions, made_with
-from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
+from adaptive_bench.tables.outcome import answers_file, answers_of, table_of
 from adaptive_bench.tables.rows import Row
 
 # Left out of the recipe's text: these do not apply to every method, do not change a result, or are added separately.
@@ -207,46 +206,31 @@ class Outcome:
 
 
 def outcome_of(whole: Plan) -> Outcome:
-    """Compute a run's table from its records, one method and task after the other."""
-    config = whole.config
-    grouped: defaultdict[tuple[str, str], list[DialEvaluation]] = defaultdict(list)
-    for sweep in whole.sweeps:
-        grouped[str(sweep.spec), sweep.task].append(sweep)
-    rows, warnings = list[Row](), list[str]()
-    answers, behaviours = dict[str, Any](), dict[str, str]()  # by the name of the sweep's record
+    """Compute a run's table from its records."""
+    config, warnings, measured = whole.config, list[str](), list[MeasuredSweep]()
+    answers, behaviours = list[dict[str, Any]](), dict[str, str]()  # behaviours by the name of the sweep's record
     seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
-    for spec in map(MethodSpec.parse, config.methods):
-        for name in config.tasks:
-            sweeps = grouped[str(spec), find_task(name).name]
-            if not sweeps:
-                continue
-            measured = []
-            for sweep in sweeps:
-                found, unprojected = with_projections(sweep)
-                warnings += [*unprojected, *_overlong_warnings(sweep, found)]
-                # Before rows are made: methods that answered different documents must not be compared.
-                for evaluation in found.values():
-                    _check_same_documents(sweep, evaluation, seen)
-                measured.append(sweep_of(sweep, found))
-            matched, said = rows_of(measured, config.match_on, config.match_phase)
-            rows += matched
-            warnings += said
-            for sweep, one in zip(sweeps, measured, strict=True):
-                if sweep.split == "test" and not sweep.variant and one.points:
-                    answers[sweep.folder.name] = answers_of(one)
-                    warnings += _calibration_warnings(sweep)
-                if (about := sweep.record.read("behaviour")) is not None:
-                    behaviours[sweep.folder.name] = about["sha256"]
+    for sweep in whole.sweeps:
+        points, unprojected = with_projections(sweep)
+        warnings += [*unprojected, *_overlong_warnings(sweep, points)]
+        # Before rows are made: methods that answered different documents must not be compared.
+        for evaluation in points.values():
+            _check_same_documents(sweep, evaluation, seen)
+        measured.append(sweep_of(sweep, points))
+        if sweep.split == "test" and not sweep.variant and points:
+            answers.append(answers_of(measured[-1]))
+            warnings += _calibration_warnings(sweep)
+        if (about := sweep.record.read("behaviour")) is not None:
+            behaviours[sweep.folder.name] = about["sha256"]
+    rows, said = table_of(measured, config.match_on, config.match_phase)
+    warnings += said
     if rows and not config.train.steps:
         warnings.append(
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
             "parameters a method adds."
         )
-    warnings += without_control(config) if rows else []
-    warnings += [*version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
-    # In the order of the plan, whatever the order of the rows.
-    ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
-    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
+    warnings += [*(without_control(config) if rows else ()), *_duplicate_warnings(whole, behaviours)]
+    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(answers))
 
 
 def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:

@@ -25,6 +25,16 @@ CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipp
 CONTROL_TOLERANCE = 0.02  # likewise for saved net FLOPs of a method and its control of shuffled decisions
 
 
+def table_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
+    """Return the rows of all methods and tasks, in the order in which they come first, and warnings about them."""
+    by_place: dict[tuple[str, str], list[MeasuredSweep]] = {}
+    for one in sweeps:
+        by_place.setdefault((one.method, one.task), []).append(one)
+    tables = [rows_of(some, axis, phase) for some in by_place.values()]
+    rows = [row for table, _ in tables for row in table]
+    return rows, [*(text for _, said in tables for text in said), *_version_warnings(rows)]
+
+
 def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
     """Return the rows of one method on one task, and warnings about them. The training whose target is nearest to a
     level answers for it.
@@ -228,7 +238,7 @@ def answers_file(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"schema": SCHEMA, "sweeps": list(entries)}
 
 
-def version_warnings(rows: Sequence[Row]) -> list[str]:
+def _version_warnings(rows: Sequence[Row]) -> list[str]:
     """Return a warning if not all rows were made with the same versions on the same device."""
     found = environments(row.made_with for row in rows)
     return [
