@@ -93,30 +93,25 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file through a temporary neighbour and an atomic rename."""
-    with writable(path):
-        replace_file(path, content)
-
-
-def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Do as `write_bytes`, but leave an `OSError` to the caller, who has a message of its own for it.
+def write_bytes(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file through a temporary neighbour and an atomic rename.
 
     Args:
         mode: Permissions of the file; by default those of a new file.
     """
-    temporary = _temporary(path)
-    try:
-        with temporary.open("xb") as stream:
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.write(content)
-            # Before the rename: else the name might stand for an empty file after the machine has crashed.
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writable(path):
+        temporary = _temporary(path)
+        try:
+            with temporary.open("xb") as stream:
+                if mode is not None:
+                    os.fchmod(stream.fileno(), mode)
+                stream.write(content)
+                # Before the rename: else the name might stand for an empty file after the machine has crashed.
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def append_text(path: Path, text: str) -> None:
