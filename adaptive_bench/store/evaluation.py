@@ -73,11 +73,6 @@ class Evaluation:
     data: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] | None = None
 
-    @property
-    def time_per_token_s(self) -> float:
-        """Seconds inside model calls per token read or written."""
-        return self.time_s / max(self.prompt_tokens + self.generated_tokens, 1)
-
     def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
         """Return the share saved on an axis in a phase; `None` if it is not known or the phase has no tokens."""
         if axis == "claimed":
@@ -116,7 +111,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for `json.dump`."""
-        return asdict(self) | {"time_per_token_s": self.time_per_token_s}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:

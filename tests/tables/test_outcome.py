@@ -157,7 +157,6 @@ def test_an_older_evaluation_leaves_open_what_it_does_not_know():
     assert again == before and (again.claimed, again.projected, again.saved("net", "decode")) == (None, None, None)
     point = MeasuredPoint.of(0.1, again, [METRIC], [])
     assert point.savings == {"tokens": 0.05, "core": 0.025, "net": -0.075}
-    assert before.to_json()["time_per_token_s"] == pytest.approx(2.0 / 400)
 
 
 OWN = {1: [(0.0, [1, 1, 1, 1], 0.0), (0.2, [1, 1, 1, 0], 0.1)], 2: [(0.0, [1, 1, 1, 0], 0.0), (0.3, [1, 1, 0, 0], 0.1)]}
