@@ -188,7 +188,7 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
 
 def _unreferenced(out: Path, records: Sequence[str], kept: set[str]) -> list[Removable]:
     """List the records that are not kept; a training is deleted with all its evaluations or not at all."""
-    staying, gone, waiting = set[str](), [], [_training(one) for one in records if one in kept]
+    staying, gone, waiting = set[str](), list[Removable](), [_training(one) for one in records if one in kept]
     while waiting:  # a training that stays keeps the training it starts from
         if (training := waiting.pop()) not in staying:
             staying.add(training)

@@ -104,7 +104,10 @@ class MeasuredPoint:
         """
         saved = {name: one.saved(*known) for name, known in SAVING_NAMES.items()}
         flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
-        sites = one.report.get("sites", ())
+        sites = one.report.get("sites", ())  # listed by layer
+        attention, mlp = (
+            [site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")
+        )
         return cls(
             asked,
             one.dial,
@@ -115,8 +118,8 @@ class MeasuredPoint:
             {phase: value for phase, value in flops.items() if value is not None},
             one.bytes_per_token,
             one.projected_shape,
-            # For `attention_executed` and `mlp_executed`; the sites are listed by layer.
-            *([site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")),
+            attention,
+            mlp,
             [Text.of(sample) for sample in samples[:shown]],
         )
 

@@ -47,7 +47,7 @@ def quick(monkeypatch):
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """`elsewhere(...)`: somebody is at the record; by default on another machine that shares no locks with this one."""
-    monkeypatch.setattr(lock, "SILENCE_S", 0.4)
+    monkeypatch.setattr(lock, "SILENCE_S", 1.0)
 
     def hold(**changes):
         atomic.write_json(tmp_path / OWNER, asdict(replace(Owner.here(), **{"host": "another", **changes})))
@@ -81,11 +81,11 @@ def test_a_living_process_is_waited_for_and_said_to_be_at_it_once(tmp_path, line
 
 
 def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhere):
+    start_s = time.monotonic()
     elsewhere()
     assert is_held(tmp_path)
-    start_s = time.monotonic()  # a little after the last sign of life
     with exclusive(tmp_path, "it", SilentReporter()):
-        assert time.monotonic() - start_s >= 0.3
+        assert time.monotonic() - start_s >= 0.98  # times of files are some milliseconds coarse
         with pytest.raises(Superseded), atomic.new_folder(tmp_path / "checkpoint") as folder:
             (folder / "weights").write_text("what was being written does not land")
             elsewhere()  # this process is the silent one now
@@ -97,7 +97,10 @@ def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhe
             with pytest.raises(Superseded, match="another"):
                 write()
     assert [path.name for path in tmp_path.iterdir() if path.name != lock.LOCK] == [OWNER]
+    os.utime(tmp_path / OWNER)
     assert lock.owner(tmp_path).host == "another" and is_held(tmp_path)
+    os.utime(tmp_path / OWNER, (1, 1))
+    assert not is_held(tmp_path)
 
 
 def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_say(tmp_path, elsewhere, monkeypatch):
@@ -111,7 +114,7 @@ def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_sa
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    for _ in range(10):
+    for _ in range(15):
         os.utime(tmp_path / OWNER)  # by the clock of the file system
         time.sleep(0.1)
     order.append("other")
