@@ -85,7 +85,7 @@ def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhe
     elsewhere()
     assert is_held(tmp_path)
     with exclusive(tmp_path, "it", SilentReporter()):
-        assert time.monotonic() - start_s >= 0.98  # times of files are some milliseconds coarse
+        assert 0.98 <= time.monotonic() - start_s < 30  # times of files are some milliseconds coarse
         with pytest.raises(Superseded), atomic.new_folder(tmp_path / "checkpoint") as folder:
             (folder / "weights").write_text("what was being written does not land")
             elsewhere()  # this process is the silent one now
@@ -165,4 +165,7 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, elsewhere, finished, ex
     if finished:
         record.mark_done()
         assert record.read("status")["state"] == "done"
+        assert not (tmp_path / OWNER).exists()
+        elsewhere(host=Owner.here().host, pid=2**22 - 1)  # a kill after it was done
+        record.mark_done()
         assert not (tmp_path / OWNER).exists()
