@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 
 STDOUT = Path("-")
@@ -81,7 +81,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         with suppress(FileNotFoundError):
             mode = place.stat().st_mode
         if mode is None or stat.S_ISREG(mode):
-            atomic.replace_file(place, content, None if mode is None else stat.S_IMODE(mode))
+            atomic.write_bytes(place, content, None if mode is None else stat.S_IMODE(mode))
         else:
             place.write_bytes(content)
 
@@ -90,10 +90,5 @@ def write_bytes(path: Path, content: bytes) -> None:
 def _writable(path: Path) -> Iterator[None]:
     if path.is_dir():
         raise UsageError(f"Output goes to a file or `-`, but {str(path)!r} is a folder. Name another one.")
-    try:
+    with atomic.writable(path):
         yield
-    except OSError as error:
-        raise EnvironmentProblem(
-            f"The output {str(path)!r} cannot be written: {error.strerror or error}. Free some space, or name another "
-            f"file or `-` for standard output."
-        ) from error

@@ -29,8 +29,7 @@ from adaptive_bench.store.keys import file_digest
 from adaptive_bench.store.measured import MeasuredSweep
 from adaptive_bench.store.runs import is_entry
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
-from adaptive_bench.tables.rows import Row as TableRow
+from adaptive_bench.tables import outcome
 from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 from adaptive_bench.task import Task
 from adaptive_bench.validation import rule_of
@@ -116,8 +115,7 @@ class Entry:
         about: Content of `about.yaml`.
         config: Configuration of the run.
         measured: All measurements.
-        rows, answers: As in a run's `table.json` and `answers.json`.
-        accepted_rows: The rows as a board accepts them, see `row.checked`.
+        rows, answers: As in a run's `table.json` and `answers.json`; the rows are checked, see `row.checked`.
         warnings: What a reader of the table should know.
     """
 
@@ -125,8 +123,7 @@ class Entry:
     about: About
     config: Mapping[str, Any]
     measured: entry_files.Measurements
-    rows: Sequence[Mapping[str, Any]]
-    accepted_rows: Sequence[dict[str, Any]]
+    rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
     warnings: Sequence[str]
 
@@ -166,7 +163,8 @@ def read_entry(folder: Path) -> Entry:
         measured = entry_files.read(folder)
         rows, warnings = table_of(measured.sweeps, config)
         # Without validation documents and controls of shuffled decisions: no row's score comes from them.
-        answers = answers_file([answers_of(one) for one in measured.sweeps if one.split == "test" and not one.variant])
+        shown = [one for one in measured.sweeps if one.split == "test" and not one.variant]
+        answers = outcome.answers_file(list(map(outcome.answers_of, shown)))
     except AdaptiveBenchError as error:
         raise Rejected(plain(message_of(error), _LONGEST_REASON).removesuffix(".")) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -174,10 +172,9 @@ def read_entry(folder: Path) -> Entry:
             raise
         # The file holds a value that no check covers. A stranger's entry must not stop the build.
         raise Rejected(f"its measurements make no table ({plain(type(error).__name__)}: {plain(error)})") from error
-    accepted_rows = []
-    for row in rows:
+    for number, row in enumerate(rows):
         try:
-            accepted_rows.append(checked(row))
+            rows[number] = checked(row)
         except Rejected as why:
             where = ", ".join(str(row[name]) for name in ("method", "task", "metric"))
             raise Rejected(f"{entry_files.POINTS}, {plain(where, 200)}: {why}") from why
@@ -188,7 +185,7 @@ def read_entry(folder: Path) -> Entry:
         raise Rejected(f"{METHODS} does not hold what a run writes")
     # Only to refuse what the page could not show; it reads the record again.
     read_headroom(folder)
-    return Entry(folder, about, config, measured, rows, accepted_rows, answers, warnings)
+    return Entry(folder, about, config, measured, rows, answers, warnings)
 
 
 def open_entry(folder: Path) -> Entry:
@@ -214,22 +211,14 @@ def open_entry(folder: Path) -> Entry:
 
 def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows and warnings of the table, the same as in the run that measured these sweeps."""
-    axis, phase = config["match_on"], config["match_phase"]
-    methods, tasks = (dict.fromkeys(getattr(one, name) for one in sweeps) for name in ("method", "task"))
-    found: list[TableRow] = []
-    warnings: list[str] = []
-    # As in `runs.run_table`: by method, then by task, so that the rows are in the order of the run's own table.
-    for place in ((method, task) for method in methods for task in tasks):
-        if some := [one for one in sweeps if (one.method, one.task) == place]:
-            rows, said = rows_of(some, axis, phase)
-            found += rows
-            warnings += said
+    found, warnings = outcome.table_of(sweeps, config["match_on"], config["match_phase"])
     plain_rows = [row.to_json() for row in found]
     # A task of a plugin that is not installed here has rows, but no chance level to compare them with.
+    tasks = dict.fromkeys(row.task for row in found)
     here = (registry.get("tasks", task) for task in tasks if task in registry.names("tasks"))
     notes = floor_ceiling_notes(plain_rows, (task for task in here if isinstance(task, Task)))
     notes += unparsable_notes(plain_rows)
-    return plain_rows, list(dict.fromkeys([*notes, *warnings, *version_warnings(found)]))
+    return plain_rows, list(dict.fromkeys([*notes, *warnings]))
 
 
 def sums_of(folder: Path) -> str:

@@ -104,7 +104,7 @@ def _entry_rows(folder: Path, entries: dict[Path, Entry]) -> tuple[list[dict[str
         found = entries[folder] = read_entry(folder)
     except Rejected as why:
         return [], [f"{plain(folder.name)} is left out: {why}."]
-    return [row | found.of_row(row) for row in found.accepted_rows], []
+    return [row | found.of_row(row) for row in found.rows], []
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], list[str]]:

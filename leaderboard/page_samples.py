@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.entry_files import Measurements
-from adaptive_bench.store.measured import MeasuredPoint, Text
+from adaptive_bench.store.measured import MeasuredPoint
 from adaptive_bench.store.records import DialEvaluationRecord
 
 from .entry import Entry
@@ -19,7 +19,7 @@ from .provenance import records_of, sweeps_of
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
-_Points = Iterable[tuple[MeasuredPoint, Sequence[Text]]]
+_Points = Iterable[MeasuredPoint]
 
 
 def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
@@ -35,7 +35,8 @@ def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
         if (name := plain(method, 200)) in place["methods"]:
             continue  # another seed of it
         points = []
-        for point, texts in measured:
+        for point in measured:
+            texts = point.texts[:DOCUMENTS]
             place["targets"] |= {str(one.document): block(one.target, _LONGEST) for one in texts}
             answers = {str(one.document): [block(one.written, _LONGEST), _rounded(one.correct)] for one in texts}
             saved = [round(100 * point.savings.get(axis, 0.0), 1) for axis in ("tokens", "core", "net")]
@@ -55,19 +56,16 @@ def _of_run(folder: Path) -> Iterator[tuple[str, str, _Points]]:
                 yield str(config.get("task")), str(config.get("method")), _points(DialEvaluationRecord(sweep))
 
 
-def _points(record: DialEvaluationRecord) -> Iterator[tuple[MeasuredPoint, list[Text]]]:
+def _points(record: DialEvaluationRecord) -> Iterator[MeasuredPoint]:
     with suppress(EnvironmentProblem):  # damaged points are left out: no score depends on them
         for asked, point in record.points().items():
-            samples = record.samples(asked, DOCUMENTS)
-            texts = [Text(one.doc, str(one.target), str(one.output), one.correct) for one in samples]
-            yield MeasuredPoint.of(asked, point, ()), texts
+            yield MeasuredPoint.of(asked, point, (), record.samples(asked, DOCUMENTS), DOCUMENTS)
 
 
 def _of_entry(measured: Measurements) -> Iterator[tuple[str, str, _Points]]:
     for sweep in measured.sweeps:
         if sweep.split == "test" and not sweep.variant:
-            texts = (written[:DOCUMENTS] for written in sweep.texts)
-            yield sweep.task, sweep.method, zip(sweep.points, texts, strict=True)
+            yield sweep.task, sweep.method, sweep.points
 
 
 def _rounded(score: float | None) -> float | None:

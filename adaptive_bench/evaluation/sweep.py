@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from adaptive_bench.store.evaluation import Point
-
 PROBES, REFINEMENTS = 6, 3  # per level: most probes on held-out text, most measurements of the task after the first
 _PROBED_CLOSELY = 0.25  # tolerance of probes relative to that on the task: held-out text predicts the task no better
 _SAME = 1e-3  # savings closer than this count as the same position of the dial
@@ -106,31 +104,30 @@ def probed(probe: Callable[[float], float | None], level: float, maximum: float,
 
 
 def sweep(
-    measure: Callable[[float], Point],
+    measure: Callable[[float], float | None],
     probe: Callable[[float], float | None],
     levels: Sequence[float],
-    axis: str,
     maximum: float,
     closeness: float,
-) -> dict[float, Point]:
+) -> dict[float, float | None]:
     """Measure a method at each level: first at the share that probes found, then at most `REFINEMENTS` times more.
 
     Args:
-        measure: Evaluates the method at a share of saved tokens.
+        measure: Evaluates the method at a share of saved tokens, and gives the saving if it is known.
         probe: Gives the saving on held-out text at that share, if known.
-        levels, axis: Savings to reach, and their name (see `saving_name`).
+        levels: Savings to reach.
         maximum: Largest share that can be asked for (`method.max_saving`).
         closeness: Largest distance of a measured saving from a level.
 
     Returns:
-        The measured points by the share of saved tokens asked for.
+        The measured savings by the share of saved tokens asked for.
     """
-    measured: dict[float, Point] = {}
+    measured: dict[float, float | None] = {}
 
     def saved(asked: float) -> float | None:
         if asked not in measured:
             measured[asked] = measure(asked)
-        return measured[asked].saved.get(axis)
+        return measured[asked]
 
     for level in sorted(levels):
         if level <= 0 or maximum <= 0:
@@ -138,7 +135,7 @@ def sweep(
             saved(0.0)
             continue
         # Levels rise, and what was measured for the lower ones narrows the search for the next.
-        search = _Search(level, maximum, known={at: one.at(axis) for at, one in measured.items() if one.on(axis)})
+        search = _Search(level, maximum, known={at: one for at, one in measured.items() if one is not None})
         looked = probed(probe, level, maximum, closeness * _PROBED_CLOSELY)
         first, most = looked.nearest if looked.known else round(min(level, maximum), 6), REFINEMENTS
         if looked.known:

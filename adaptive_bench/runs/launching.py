@@ -306,12 +306,10 @@ def wait_for_others(
     After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
     charge may try it again.
     """
-    # Kept from look to look: a watch counts an owner's silence from when it was made.
-    watches: dict[Path, lock.Watch] = {}
     last_s, told = now_s(), False
     while missing := unfinished_work(plan, run):
         pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
-        if any(lock.is_held(one, watches.setdefault(one, lock.Watch(one))) for one in pending):
+        if any(map(lock.is_held, pending)):
             last_s = now_s()
         elif now_s() - last_s >= quiet_s:
             reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from adaptive_bench.backbone import Backbone
-from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.method import method_class, method_of
+from adaptive_bench.method import method_class
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.runs.projection import find_shape, priced, projected
+from adaptive_bench.runs.projection import projected
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_targets import target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
@@ -26,20 +21,18 @@ from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_digest, code_of
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.entry_files import Measurements
-from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.keys import USUAL, canonical, key_of
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
+from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA, Record
 from adaptive_bench.tables.comparability import Conditions, made_with
-from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
+from adaptive_bench.tables.outcome import answers_file, answers_of, table_of
 from adaptive_bench.tables.rows import Row
 
 # Left out of the recipe's text: these do not apply to every method, do not change a result, or are added separately.
 _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel", "gradient_checkpointing"}
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 SHOWN_DOCUMENTS = 6  # documents of each point whose texts an entry shows
-LONGEST_TEXT = 1000  # characters
-_LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
 Points = Mapping[float, Evaluation]  # by the saving that was asked for
 
 
@@ -132,22 +125,24 @@ def with_projections(sweep: DialEvaluation) -> tuple[Points, list[str]]:
     return dict(zip(points, found, strict=True)), unprojected
 
 
-def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sample]]) -> MeasuredSweep:
+def sweep_of(work: DialEvaluation, points: Points, shown: int = 0) -> MeasuredSweep:
     """One sweep in plain values.
 
     Args:
         points: The sweep's points, with their projections.
-        samples: The documents of each point.
+        shown: Documents of each point whose texts are wanted.
     """
-    for one, documents in zip(points.values(), samples, strict=True):
-        if one.docs != len(documents):
+    metrics, measured = find_task(work.task).metrics, list[MeasuredPoint]()
+    for asked, one in points.items():
+        samples = work.record.samples(asked)
+        if one.docs != len(samples):
             raise EnvironmentProblem(
                 f"A measured point has what every document scored, but in {str(work.folder)!r} at the dial value "
-                f"{one.dial:g} there are {len(documents)} of {one.docs} documents. Remove that folder and give the "
+                f"{one.dial:g} there are {len(samples)} of {one.docs} documents. Remove that folder and give the "
                 f"same `adaptive-bench run` again: it is measured anew."
             )
+        measured.append(MeasuredPoint.of(asked, one, metrics, samples, shown))
     some = next(iter(points.values()), None)
-    metrics = find_task(work.task).metrics
     records = [record.read("env") or {} for record in (work.training.record, work.record)]
     return MeasuredSweep(
         method=str(work.spec),
@@ -162,8 +157,7 @@ def sweep_of(work: DialEvaluation, points: Points, samples: Sequence[Sequence[Sa
         made_with=made_with(one for about in records for one in (*about.get("before", ()), about)),
         eligible=(work.record.read("dial") or {}).get("eligible"),
         documents_sha256=None if some is None else some.data["documents_sha256"],
-        points=[MeasuredPoint.of(asked, one, metrics) for asked, one in points.items()],
-        documents=[Documents.of(one) for one in samples],
+        points=measured,
         curves=work.curves,
     )
 
@@ -178,15 +172,8 @@ def measured_run(whole: Plan) -> Measurements:
                 f"An entry is made from a complete run, but nothing of `{work}` is on disk. Give the run's command "
                 f"again."
             )
-        samples = [work.record.samples(asked) for asked in points]
-        shown = work.split == "test" and not work.variant
-        written = [[_text(one) for one in some[:SHOWN_DOCUMENTS]] for some in samples] if shown else []
-        found.append(replace(sweep_of(work, points, samples), texts=written))
+        found.append(sweep_of(work, points, SHOWN_DOCUMENTS if work.split == "test" and not work.variant else 0))
     return Measurements(found, [_logged(work) for work in whole.trainings])
-
-
-def _text(sample: Sample) -> Text:
-    return Text(sample.doc, str(sample.target)[:LONGEST_TEXT], str(sample.output)[:LONGEST_TEXT], sample.correct)
 
 
 def _logged(work: TrainingRun) -> MeasuredTraining:
@@ -219,46 +206,31 @@ class Outcome:
 
 
 def outcome_of(whole: Plan) -> Outcome:
-    """Compute a run's table from its records, one method and task after the other."""
-    config = whole.config
-    grouped: defaultdict[tuple[str, str], list[DialEvaluation]] = defaultdict(list)
-    for sweep in whole.sweeps:
-        grouped[str(sweep.spec), sweep.task].append(sweep)
-    rows, warnings = list[Row](), list[str]()
-    answers, behaviours = dict[str, Any](), dict[str, str]()  # by the name of the sweep's record
+    """Compute a run's table from its records."""
+    config, warnings, measured = whole.config, list[str](), list[MeasuredSweep]()
+    answers, behaviours = list[dict[str, Any]](), dict[str, str]()  # behaviours by the name of the sweep's record
     seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
-    for spec in map(MethodSpec.parse, config.methods):
-        for name in config.tasks:
-            sweeps = grouped[str(spec), find_task(name).name]
-            if not sweeps:
-                continue
-            measured = []
-            for sweep in sweeps:
-                found, unprojected = with_projections(sweep)
-                warnings += [*unprojected, *_overlong_warnings(sweep, found)]
-                # Before rows are made: methods that answered different documents must not be compared.
-                for evaluation in found.values():
-                    _check_same_documents(sweep, evaluation, seen)
-                measured.append(sweep_of(sweep, found, [sweep.record.samples(asked) for asked in found]))
-            matched, said = rows_of(measured, config.match_on, config.match_phase)
-            rows += matched
-            warnings += said
-            for sweep, one in zip(sweeps, measured, strict=True):
-                if sweep.split == "test" and not sweep.variant and one.points:
-                    answers[sweep.folder.name] = answers_of(one)
-                    warnings += _calibration_warnings(sweep)
-                if (about := sweep.record.read("behaviour")) is not None:
-                    behaviours[sweep.folder.name] = about["sha256"]
+    for sweep in whole.sweeps:
+        points, unprojected = with_projections(sweep)
+        warnings += [*unprojected, *_overlong_warnings(sweep, points)]
+        # Before rows are made: methods that answered different documents must not be compared.
+        for evaluation in points.values():
+            _check_same_documents(sweep, evaluation, seen)
+        measured.append(sweep_of(sweep, points))
+        if sweep.split == "test" and not sweep.variant and points:
+            answers.append(answers_of(measured[-1]))
+            warnings += _calibration_warnings(sweep)
+        if (about := sweep.record.read("behaviour")) is not None:
+            behaviours[sweep.folder.name] = about["sha256"]
+    rows, said = table_of(measured, config.match_on, config.match_phase)
+    warnings += said
     if rows and not config.train.steps:
         warnings.append(
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
             "parameters a method adds."
         )
-    warnings += without_control(config) if rows else []
-    warnings += [*version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
-    # In the order of the plan, whatever the order of the rows.
-    ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
-    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
+    warnings += [*(without_control(config) if rows else ()), *_duplicate_warnings(whole, behaviours)]
+    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(answers))
 
 
 def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
@@ -301,23 +273,16 @@ def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
 def method_facts(whole: Plan) -> dict[str, Any]:
     """Plain values for `methods.json`: by spec,
 
-    causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` if this spec was never checked.
-    kv_policy: What becomes of the keys and values of skipped tokens; `None` if the method cannot be built to tell.
-    executor: The executor that measured the method.
     code: Digest of the code that trained and evaluated the method.
     variant: The spec without the numbers that `tune` searches: the method, whatever it was tuned to.
     settings_tried: How many different settings of the method were trained on this backbone in the run's folder. Each
         setting of the run or of `tune` counts once, whatever its seeds.
     """
     tried = _settings(whole.trainings)
-    backbone, _ = priced(find_shape(whole.config.project_onto), _LAYERS)
     found = {}
     for text in whole.config.methods:
         spec = MethodSpec.parse(text)
         found[str(spec)] = {
-            "causality": stored_matrix(spec.name).get(str(spec), {}).get("causality"),
-            "kv_policy": _kv_policy(spec, backbone),
-            "executor": "packed",
             "code": recorded_code(whole, spec) or code_of(spec.name),
             "variant": str(_untuned(spec)),
             "settings_tried": len(tried.get(spec.name, ())),
@@ -358,11 +323,3 @@ def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
                 same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
                 found.setdefault(method_name(config["method"]), set()).add(canonical(same))
     return found
-
-
-def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
-    try:
-        with torch.device("meta"):
-            return str(method_of(spec, backbone).kv_policy)
-    except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; the table is written
-        return None

@@ -15,7 +15,7 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.source import FLOORS
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
-from adaptive_bench.store.evaluation import Evaluation, Point, saving_name
+from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
 from adaptive_bench.store.timings import TimeCurve, TimeCurves
@@ -143,20 +143,19 @@ class DialEvaluation:
             followed = None if self.own is None else self.own.finished()
             return None if followed is None else {saving: measure(saving) for saving in followed}
 
-        def point(saving: float) -> Point:
+        def saved(saving: float) -> float | None:
             measured[saving] = measure(saving)
-            return measured[saving].point(self.metric)
+            return measured[saving].saved(self.config.match_on, self.config.match_phase)
 
         def probed(saving: float) -> float | None:
             # What a dial claims is the share it was asked for.
             if self.config.match_on == "claimed":
                 return saving
-            saved = probe(saving)
+            found = probe(saving)
             # Probes know neither bytes nor projections; net FLOPs are near enough for where to begin.
-            return saved.get(self.config.match_on, saved.get("net"))
+            return found.get(self.config.match_on, found.get("net"))
 
-        matched = saving_name(self.config.match_on, self.config.match_phase)
-        sweep(point, probed, self.levels, matched, end, self.config.evaluation.closeness)
+        sweep(saved, probed, self.levels, end, self.config.evaluation.closeness)
         return dict(sorted(measured.items()))
 
     def finished(self) -> dict[float, Evaluation] | None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from safetensors import SafetensorError
 
@@ -93,53 +93,34 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file through a temporary neighbour and an atomic rename."""
-    with writable(path):
-        replace_file(path, content)
-
-
-def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Do as `write_bytes`, but leave an `OSError` to the caller, who has a message of its own for it.
+def write_bytes(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file through a temporary neighbour and an atomic rename.
 
     Args:
         mode: Permissions of the file; by default those of a new file.
     """
-    temporary = _temporary(path)
-    try:
-        with temporary.open("xb") as stream:
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.write(content)
-            # Before the rename: else the name might stand for an empty file after the machine has crashed.
-            _to_disk(stream)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def growing(path: Path, start: str = "") -> Iterator[TextIO]:
-    """Open a new text file that begins with `start`, for appending; others may read it meanwhile. At the end of the
-    block it has reached the disk. It replaces an existing file: a process that still has the old one open writes into
-    a file that nobody sees any more.
-    """
     with writable(path):
         temporary = _temporary(path)
-        stream = temporary.open("x", encoding="utf-8")
         try:
-            stream.write(start)
-            _to_disk(stream)
+            with temporary.open("xb") as stream:
+                if mode is not None:
+                    os.fchmod(stream.fileno(), mode)
+                stream.write(content)
+                # Before the rename: else the name might stand for an empty file after the machine has crashed.
+                stream.flush()
+                os.fsync(stream.fileno())
             temporary.replace(path)
-        except BaseException:
-            stream.close()
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
-    # Outside of `writable`: an error of the block is not about this file.
-    with stream:
-        yield stream
-        with writable(path):
-            _to_disk(stream)
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append to a text file, which others may read meanwhile."""
+    with writable(path):
+        check()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(text)
 
 
 def remove(path: Path) -> None:
@@ -191,11 +172,11 @@ def new_folder(target: Path) -> Iterator[Path]:
         # Files first, then the rename, then the folder above: on disk, too, the target is complete or absent.
         for file in temporary.rglob("*"):
             if file.is_file():
-                _sync(file)
+                sync(file)
         check()
         if not target.exists():
             temporary.rename(target)
-            _sync(target.parent)  # a rename lasts once its folder is on disk
+            sync(target.parent)  # a rename lasts once its folder is on disk
 
 
 @contextmanager
@@ -234,12 +215,8 @@ def writable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _to_disk(stream: Any) -> None:
-    stream.flush()
-    os.fsync(stream.fileno())
-
-
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Wait until a file or folder has reached the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 POINTS, DOCUMENTS, TEXTS = "points.parquet", "documents.parquet", "texts.parquet"
 TRAINING, TIMINGS = "training.parquet", "timings.parquet"
 # Columns that hold a value of a point as it is.
-_POINT = (
-    *("asked_saving", "dial", "seconds", "documents"),
-    *("bytes_per_token", "projected_shape", "attention_executed", "mlp_executed"),
-)
+_POINT = ("asked_saving", "dial", "seconds", "bytes_per_token", "projected_shape", "attention_executed", "mlp_executed")
 _SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  # what the points of a sweep share
 _CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
 _COST = ("tokens", "flops", "parameters_added")
@@ -88,14 +85,8 @@ class Measurements:
 
 def write(folder: Path, measured: Measurements) -> None:
     """Write measurements into a folder."""
-    points: list[_Row] = []
-    texts: list[_Row] = []
-    documents: list[Documents] = []
-    for sweep in measured.sweeps:
-        # Before `points` grows: its length is the row number of the sweep's first point.
-        texts += [{"point": at, **vars(one)} for at, some in enumerate(sweep.texts, len(points)) for one in some]
-        points += [_point(sweep, one) for one in sweep.points]
-        documents += sweep.documents
+    points = [(sweep, point) for sweep in measured.sweeps for point in sweep.points]
+    texts = [{"point": at, **vars(one)} for at, (_, point) in enumerate(points) for one in point.texts]
     # Every sweep of a method has the same curves.
     curves = {(sweep.method, name): curve for sweep in measured.sweeps for name, curve in sweep.curves.items()}
     timings = [
@@ -103,8 +94,8 @@ def write(folder: Path, measured: Measurements) -> None:
         for (method, setting), curve in curves.items()
         for saved, time in curve.points
     ]
-    _write_rows(folder / POINTS, points)
-    _write_documents(folder / DOCUMENTS, documents)
+    _write_rows(folder / POINTS, [_point(sweep, point) for sweep, point in points])
+    _write_documents(folder / DOCUMENTS, [point.documents for _, point in points])
     _write_rows(folder / TEXTS, texts)
     _write_rows(folder / TRAINING, [_training(one) for one in measured.trainings])
     if timings:
@@ -153,6 +144,7 @@ def _point(sweep: MeasuredSweep, one: MeasuredPoint) -> _Row:
         **{name: getattr(sweep, name) for name in (*_SWEEP, "levels", "eligible", "made_with", "documents_sha256")},
         "training": sweep.training.key,
         **{name: getattr(one, name) for name in _POINT},
+        "documents": len(one.documents.numbers),
         "scores": list(one.scores.items()),
         **{f"saved_{name}": value for name, value in one.savings.items()},
         **{f"flops_{phase}": value for phase, value in one.flops.items()},
@@ -167,15 +159,14 @@ def _sweep(rows: Sequence[_Row], curves: Mapping[str, TimeCurve]) -> MeasuredSwe
         levels=tuple(first["levels"]),
         conditions={name: first[name] for name in (*_CONDITIONS, "documents")},
         points=[_point_of(row) for row in rows],
-        documents=[row["scored"] for row in rows],
         curves=curves,
-        texts=[row["texts"] for row in rows],
     )
 
 
 def _point_of(row: _Row) -> MeasuredPoint:
     return MeasuredPoint(
-        **{name: row[name] for name in _POINT},
+        **{name: row[name] for name in (*_POINT, "texts")},
+        documents=row["scored"],
         scores=dict(row["scores"]),
         savings={name: value for name in SAVING_NAMES if (value := row[f"saved_{name}"]) is not None},
         flops={phase: value for phase in MATCH_PHASES if (value := row[f"flops_{phase}"]) is not None},

@@ -27,31 +27,6 @@ SAVING_NAMES = {saving_name(axis, phase): (axis, phase) for phase in MATCH_PHASE
 
 
 @dataclass(frozen=True)
-class Point:
-    """One measured dial value: a score and the savings that came with it.
-
-    Attributes:
-        saved: Savings by name (see `saving_name`); an unknown saving is `None` or absent.
-        seconds: Seconds spent inside model calls.
-    """
-
-    dial: float
-    score: float
-    saved: Mapping[str, float | None]
-    seconds: float = 0.0
-
-    def on(self, name: str) -> bool:
-        """Whether this saving is known."""
-        return self.saved.get(name) is not None
-
-    def at(self, name: str) -> float:
-        """Return a saving that is known."""
-        value = self.saved[name]
-        assert value is not None
-        return value
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """The results of one method at one dial value on one task.
 
@@ -98,11 +73,6 @@ class Evaluation:
     data: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] | None = None
 
-    @property
-    def time_per_token_s(self) -> float:
-        """Seconds inside model calls per token read or written."""
-        return self.time_s / max(self.prompt_tokens + self.generated_tokens, 1)
-
     def saved(self, axis: Axis, phase: MatchPhase = "all") -> float | None:
         """Return the share saved on an axis in a phase; `None` if it is not known or the phase has no tokens."""
         if axis == "claimed":
@@ -114,11 +84,6 @@ class Evaluation:
             return None if found is None else 1 - found.read / found.dense
         saved: Mapping[str, float | None] = self.savings if phase == "all" else self.report.get(phase, {})
         return saved.get(axis)
-
-    def point(self, metric: str) -> Point:
-        """Return the evaluation as a point whose score is in the given metric."""
-        saved = {name: self.saved(*known) for name, known in SAVING_NAMES.items()}
-        return Point(self.dial, self.scores[metric], saved, self.time_s)
 
     @cached_property
     def token_bytes(self) -> TokenBytes | None:
@@ -146,7 +111,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, ready for `json.dump`."""
-        return asdict(self) | {"time_per_token_s": self.time_per_token_s}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:

@@ -8,7 +8,7 @@ is ever deleted, and nothing is deleted while a process works on the records in 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,11 @@ class Removable:
 
 def pieces(out: Path) -> Iterator[RecordStatus]:
     """List every training and sweep in an output folder, each training before its sweeps."""
-    home = out / "records"
-    for training, sweeps in _records(out).items():
-        about = _piece(home / training, None)
-        yield about
-        for sweep in sweeps:
-            yield _piece(home / sweep, about)
+    training: RecordStatus | None = None
+    for record in _records(out):
+        found = _piece(out / "records" / record, training if "/" in record else None)
+        training = training if "/" in record else found
+        yield found
 
 
 def _piece(folder: Path, training: RecordStatus | None) -> RecordStatus:
@@ -102,9 +101,9 @@ def of_run(run: Path) -> list[Removable]:
     except EnvironmentProblem:  # its records are not known; `clean` finds them
         return found
     _check_free(out, own)
+    records = _records(out)
     # Records that were never this run's stay, even if no run refers to them: `clean` removes those.
-    others = {*_every(_records(out))} - own
-    return [*found, *_unreferenced(out, others | _referred_to(out, but=run))]
+    return [*found, *_unreferenced(out, records, {*records} - own | _referred_to(out, but=run))]
 
 
 def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
@@ -118,14 +117,12 @@ def of_output(out: Path, *, trials: bool = False) -> list[Removable]:
         EnvironmentProblem: A record is under way, or it is unknown which records a run refers to.
     """
     records = _records(out)
-    _check_free(out, _every(records))
+    _check_free(out, records)
     # A trial is evaluated on validation documents alone, or not at all yet, if its study was stopped.
-    tried = {
-        training: evaluations
-        for training, evaluations in records.items()
-        if not any(said.get("split", "test") == "test" for one in evaluations if (said := _said(out, one)))
-    }
-    return _unreferenced(out, _referred_to(out) | {*_every({} if trials else tried)})
+    evaluations = {one: said for one in records if "/" in one and (said := _said(out, one))}
+    tested = {_training(one) for one, said in evaluations.items() if said.get("split", "test") == "test"}
+    tried = {one for one in records if _training(one) not in tested}
+    return _unreferenced(out, records, _referred_to(out) | (set() if trials else tried))
 
 
 def remove(found: Iterable[Removable]) -> None:
@@ -146,20 +143,15 @@ def _check_free(out: Path, records: Iterable[str]) -> None:
         )
 
 
-def _records(out: Path) -> dict[str, list[str]]:
-    """Return the evaluations of each training, by their names below the folder of records."""
-
-    def names(above: Path) -> list[str]:
-        folders = above.iterdir() if above.is_dir() else ()
-        return sorted(one.name for one in folders if one.is_dir() and one.name[0] != ".")
-
+def _records(out: Path) -> list[str]:
+    """List the records by their names below the folder of records, each training before its evaluations."""
     home = out / "records"
-    return {one: [f"{one}/eval/{name}" for name in names(home / one / "eval")] for one in names(home)}
+    names = [one.relative_to(home).parts for form in ("*", "*/eval/*") for one in home.glob(form) if one.is_dir()]
+    return ["/".join(parts) for parts in sorted(names) if not any(part.startswith(".") for part in parts)]
 
 
-def _every(records: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for training, evaluations in records.items():
-        yield from (training, *evaluations)
+def _training(record: str) -> str:
+    return record.partition("/")[0]
 
 
 def _said(out: Path, record: str) -> dict[str, Any]:
@@ -190,25 +182,20 @@ def _referred_to(out: Path, but: Path | None = None) -> set[str]:
                 f"Records that a run refers to are kept, but those of {run_name(run)!r} are not known: "
                 f"{message_of(error)} {lost}"
             ) from error
-        bases = {one.base for one in listed.trainings if one.base is not None}
-        found |= {*listed.records, *(one.training for one in listed.evaluations), *bases}
+        found |= {*listed.records}
     return found
 
 
-def _unreferenced(out: Path, kept: set[str]) -> list[Removable]:
+def _unreferenced(out: Path, records: Sequence[str], kept: set[str]) -> list[Removable]:
     """List the records that are not kept; a training is deleted with all its evaluations or not at all."""
-    records = _records(out)
-    staying = {training for training, evaluations in records.items() if not kept.isdisjoint((training, *evaluations))}
-    waiting = list(staying)
+    staying, gone, waiting = set[str](), list[Removable](), [_training(one) for one in records if one in kept]
     while waiting:  # a training that stays keeps the training it starts from
-        base = _said(out, waiting.pop()).get("base")
-        if base in records and base not in staying:
-            staying.add(base)
-            waiting.append(base)
-    gone = []
-    for training, evaluations in records.items():
-        unused = [one for one in evaluations if one not in kept]
-        for record in unused if training in staying else [training]:
+        if (training := waiting.pop()) not in staying:
+            staying.add(training)
+            waiting += [base] if (base := _said(out, training).get("base")) else []
+    for record in records:
+        # Of a training that stays, evaluations go; any other goes as a whole.
+        if record not in kept and ("/" in record) == (_training(record) in staying):
             folder, said = out / "records" / record, _said(out, record)
             what = " on ".join(str(said[key]) for key in ("method", "task") if key in said)
             gone.append(Removable(folder, what, _size(folder)))

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import platform
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -27,12 +28,10 @@ from typing import Self
 
 from filelock import FileLock, Timeout
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, Superseded
-from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.progress import Reporter
 from adaptive_bench.store import atomic
 
-# Set by launchers: a name that is equal for all starts of one piece of a job, and how often it was started before.
-JOB_VARIABLE, RESTART_VARIABLE = "ADAPTIVE_BENCH_JOB", "ADAPTIVE_BENCH_RESTART"
 LOCK, OWNER = FILES = (".lock", ".owner")
 BEAT_S = 10.0  # between two heartbeats
 # After this time without a heartbeat an owner on another machine counts as dead. Network folders may cache file times
@@ -48,50 +47,20 @@ class Owner:
     Attributes:
         host: Name of the machine.
         pid: Process id.
-        job: The piece of a scheduler's job that the process belongs to; empty outside of a scheduler.
-        restart: How often the scheduler had started that piece before.
         since: When the process took the record.
     """
 
     host: str
     pid: int
-    job: str
-    restart: int
     since: str
 
     @classmethod
     def here(cls) -> Self:
         """Return this process as an owner from now on."""
-        restart = os.environ.get(RESTART_VARIABLE, "")
-        job, restarts = os.environ.get(JOB_VARIABLE, ""), int(restart) if restart.isdigit() else 0
-        return cls(platform.node(), os.getpid(), job, restarts, datetime.now(UTC).isoformat())
-
-    def restarts(self, earlier: Owner) -> bool:
-        """Whether this owner is a later start of the same piece of a job than `earlier`."""
-        return bool(self.job) and self.job == earlier.job and self.restart > earlier.restart
+        return cls(platform.node(), os.getpid(), datetime.now(UTC).isoformat())
 
     def __str__(self) -> str:
-        job = f" ({self.job}, start {self.restart + 1})" if self.job else ""
-        return f"process {self.pid} on {self.host}{job}"
-
-
-class Watch:
-    """Watches an owner's heartbeat by this process's monotonic clock, which does not depend on how clocks are set."""
-
-    def __init__(self, record: Path) -> None:
-        # No file has the time -1, so the first look starts the clock.
-        self._file, self._seen_ns, self._since_s = record / OWNER, -1, 0.0
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether the owner's heartbeat has been missing for too long, counted from when this watch began."""
-        try:
-            seen_ns = self._file.stat().st_mtime_ns
-        except OSError:
-            seen_ns = 0  # a missing owner file is silence, too
-        if seen_ns != self._seen_ns:
-            self._seen_ns, self._since_s = seen_ns, time.monotonic()
-        return time.monotonic() - self._since_s > SILENCE_S
+        return f"process {self.pid} on {self.host}"
 
 
 def owner(record: Path) -> Owner | None:
@@ -99,20 +68,26 @@ def owner(record: Path) -> Owner | None:
     owner file is damaged.
     """
     try:
-        return Owner(**json.loads((record / OWNER).read_bytes()))
-    except (FileNotFoundError, ValueError, TypeError):
+        found = json.loads((record / OWNER).read_bytes())
+        return Owner(found["host"], found["pid"], found["since"])
+    except (FileNotFoundError, LookupError, TypeError, ValueError):
         return None
 
 
-def is_held(record: Path, watch: Watch | None = None) -> bool:
-    """Whether a process works on a record.
+def _is_silent(record: Path) -> bool:
+    """Whether the heartbeat of a record's owner has been missing for `SILENCE_S`."""
+    # An error means that nothing can be written there, or that the owner has just gone: it is impossible to tell. Both
+    # times are by the clock of the file system, so it does not matter how the clocks of machines are set.
+    with suppress(OSError), tempfile.TemporaryFile(dir=record) as now:
+        return os.fstat(now.fileno()).st_mtime - (record / OWNER).stat().st_mtime > SILENCE_S
+    return False
 
-    Args:
-        watch: Tells whether an owner on another machine is alive; without a watch such an owner counts as alive.
-    """
+
+def is_held(record: Path) -> bool:
+    """Whether a process works on a record."""
     try:
         if (found := owner(record)) is not None and found.host != platform.node():
-            return watch is None or not watch.is_silent
+            return not _is_silent(record)
         with (record / LOCK).open("rb") as file:
             # Shared, so that two processes that only look do not take each other for the owner; closing it unlocks it.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -127,15 +102,11 @@ def is_held(record: Path, watch: Watch | None = None) -> bool:
 def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
     """Take a record as soon as no other process works on it, and hold it within the block.
 
-    A live owner is waited for, unless it is an earlier start of the same job of a scheduler: then the record is taken
-    over.
-
     Args:
         what: The work, for the reader.
 
     Raises:
-        Superseded: A later start of the same job has taken the record; or, raised in the block by its next write,
-            another process has taken the record over.
+        Superseded: Raised in the block by its next write: another process has taken the record over.
         EnvironmentProblem: The folder cannot be written, or was removed while the block worked in it.
     """
     me = Owner.here()
@@ -151,7 +122,8 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
     finally:
         stop.set()
         heartbeat.join()  # before the owner file goes: a beat must not meet that of the next owner
-        with suppress(OSError):  # an error of the block must not be hidden by this one; `tidy` removes what is left
+        # An error of the block must not be hidden by one of these; `Record.mark_done` removes what is left.
+        with suppress(OSError):
             if owner(record) == me:
                 # Safe while it is locked: `filelock` tries again if the file that it has locked is gone by then.
                 # The owner file first: without the lock, it could be that of the next process already.
@@ -160,34 +132,19 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
         lock.release()
 
 
-def tidy(record: Path) -> None:
-    """Remove the lock and owner files that a killed process left behind, if the folder can be written."""
-    if any((record / name).exists() for name in FILES) and not is_held(record):
-        with suppress(AdaptiveBenchError), exclusive(record, "", SilentReporter()):
-            pass
-
-
 def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
-    lock, watch, told = FileLock(record / LOCK), Watch(record), False
+    lock, told = FileLock(record / LOCK), False
     try:
         while True:
             with suppress(Timeout):
-                # Not forever: the owner may be silent, or an earlier start of this job, while it still holds the lock.
-                lock.acquire(_LOOK_S, _LOOK_S / 2)
+                lock.acquire(_LOOK_S, _LOOK_S / 2)  # not forever: an owner may be silent while it still holds the lock
             found = owner(record)
-            if found is not None and found.restarts(me):
-                raise Superseded(
-                    f"A job that was started again leaves its work to the newer start, but this is start {me.restart} "
-                    f"of {me.job} and start {found.restart} has worked on {str(record)!r}. You need not do anything."
-                )
             # On this machine the system unlocks what a dead process held. For another one only the heartbeat counts.
             elsewhere = found is not None and found.host != me.host
-            is_over = watch.is_silent if elsewhere else lock.is_locked
-            if is_over or (found is not None and me.restarts(found)):
+            if _is_silent(record) if elsewhere else lock.is_locked:
                 if lock.is_locked:
                     break
-                # Another process still holds the lock: on a machine that was cut off, or as an earlier start of this
-                # job that is still alive. A new lock file takes the place of the locked one.
+                # A machine that was cut off still holds the lock. A new lock file takes the place of the locked one.
                 (record / LOCK).unlink(missing_ok=True)
                 continue
             if not told:

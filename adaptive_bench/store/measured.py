@@ -12,53 +12,8 @@ from numpy.typing import NDArray
 from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES, Evaluation, Sample
 from adaptive_bench.store.timings import TimeCurve
 
+LONGEST_TEXT = 1000  # characters
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class MeasuredPoint:
-    """One method at one dial value on one task, in plain values.
-
-    Attributes:
-        asked_saving: Share of tokens that it was asked to save.
-        seconds: Seconds inside model calls.
-        documents: Number of documents that were asked.
-        savings: The known savings by name (see `saving_name`).
-        flops: The known FLOPs per token by phase.
-        attention_executed, mlp_executed: Share of tokens that executed the branch, by layer.
-    """
-
-    asked_saving: float
-    dial: float
-    seconds: float
-    documents: int
-    scores: Mapping[str, float]
-    savings: Mapping[str, float]
-    flops: Mapping[str, float]
-    bytes_per_token: float | None = None
-    projected_shape: str | None = None
-    attention_executed: Sequence[float] = ()
-    mlp_executed: Sequence[float] = ()
-
-    @classmethod
-    def of(cls, asked: float, one: Evaluation, metrics: Sequence[str]) -> MeasuredPoint:
-        """Make a point of an evaluation, with its scores in the given metrics, in that order."""
-        saved = {name: one.saved(*known) for name, known in SAVING_NAMES.items()}
-        flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
-        sites = one.report.get("sites", ())
-        return cls(
-            asked,
-            one.dial,
-            one.time_s,
-            one.docs,
-            {metric: one.scores[metric] for metric in metrics if metric in one.scores},
-            {name: value for name, value in saved.items() if value is not None},
-            {phase: value for phase, value in flops.items() if value is not None},
-            one.bytes_per_token,
-            one.projected_shape,
-            # For `attention_executed` and `mlp_executed`; the sites are listed by layer.
-            *([site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")),
-        )
 
 
 @dataclass(frozen=True)
@@ -104,6 +59,70 @@ class Text:
     written: str
     correct: float | None
 
+    @classmethod
+    def of(cls, sample: Sample) -> Text:
+        """Take the beginnings of the right answer and of the text from the sample of an evaluation."""
+        return cls(sample.doc, str(sample.target)[:LONGEST_TEXT], str(sample.output)[:LONGEST_TEXT], sample.correct)
+
+
+@dataclass(frozen=True)
+class MeasuredPoint:
+    """One method at one dial value on one task, in plain values.
+
+    Attributes:
+        asked_saving: Share of tokens that it was asked to save.
+        seconds: Seconds inside model calls.
+        documents: Scores of single documents.
+        savings: The known savings by name (see `saving_name`).
+        flops: The known FLOPs per token by phase.
+        attention_executed, mlp_executed: Share of tokens that executed the branch, by layer.
+        texts: Texts written for a few documents; empty if they are not wanted.
+    """
+
+    asked_saving: float
+    dial: float
+    seconds: float
+    documents: Documents
+    scores: Mapping[str, float]
+    savings: Mapping[str, float]
+    flops: Mapping[str, float]
+    bytes_per_token: float | None = None
+    projected_shape: str | None = None
+    attention_executed: Sequence[float] = ()
+    mlp_executed: Sequence[float] = ()
+    texts: Sequence[Text] = ()
+
+    @classmethod
+    def of(
+        cls, asked: float, one: Evaluation, metrics: Sequence[str], samples: Sequence[Sample], shown: int = 0
+    ) -> MeasuredPoint:
+        """Make a point of an evaluation, with its scores in the given metrics, in that order.
+
+        Args:
+            samples: The documents of the evaluation.
+            shown: Number of documents whose texts are wanted, from the first on.
+        """
+        saved = {name: one.saved(*known) for name, known in SAVING_NAMES.items()}
+        flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
+        sites = one.report.get("sites", ())  # listed by layer
+        attention, mlp = (
+            [site["executed"] for site in sites if site["branch"] == branch] for branch in ("attention", "mlp")
+        )
+        return cls(
+            asked,
+            one.dial,
+            one.time_s,
+            Documents.of(samples),
+            {metric: one.scores[metric] for metric in metrics if metric in one.scores},
+            {name: value for name, value in saved.items() if value is not None},
+            {phase: value for phase, value in flops.items() if value is not None},
+            one.bytes_per_token,
+            one.projected_shape,
+            attention,
+            mlp,
+            [Text.of(sample) for sample in samples[:shown]],
+        )
+
 
 @dataclass(frozen=True)
 class MeasuredTraining:
@@ -144,9 +163,7 @@ class MeasuredSweep:
         eligible: Where tokens may skip, in words.
         documents_sha256: Digest of the documents and their right answers.
         points: Measured points, rising in the saving they were asked for.
-        documents: Scores of single documents, one item for each point.
         curves: Saved time by setting.
-        texts: Texts written for a few documents, one item for each point; empty if they are not wanted.
     """
 
     method: str
@@ -162,6 +179,4 @@ class MeasuredSweep:
     eligible: str | None
     documents_sha256: str | None
     points: Sequence[MeasuredPoint]
-    documents: Sequence[Documents]
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
-    texts: Sequence[Sequence[Text]] = ()

@@ -28,7 +28,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench.errors import EnvironmentProblem, message_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.evaluation import Evaluation, Sample
@@ -86,14 +86,18 @@ class Record:
         self.write("status", {"state": state, "since": now, "reason": reason})
 
     def mark_done(self) -> None:
-        """Mark finished work as done, even if the last process that worked on it was killed before it could do so."""
-        lock.tidy(self.folder)  # even if it is done: the kill may have come later
-        # The state as written: `state` already counts a stored checkpoint as done.
-        if self._status()["state"] == "done" or lock.is_held(self.folder):
+        """Mark finished work as done and remove what is left of it, if the last process that worked on it was killed
+        before it could do so, and if the folder can be written.
+        """
+        is_done = self._status()["state"] == "done"  # as written: `state` already counts a stored checkpoint as done
+        # Even if it is done: the kill may have come later.
+        is_left = any((self.folder / name).exists() for name in lock.FILES)
+        if (is_done and not is_left) or lock.is_held(self.folder):
             return
-        with lock.exclusive(self.folder, str(self.folder), SilentReporter()):
+        with suppress(AdaptiveBenchError), lock.exclusive(self.folder, str(self.folder), SilentReporter()):
             atomic.remove(self.folder / "resume")
-            self.move("done")
+            if not is_done:
+                self.move("done")
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Write the work's config and mark it running."""
@@ -116,12 +120,8 @@ class Record:
 
     def log(self, text: str) -> None:
         """Append to `log.txt`."""
-        path = self.folder / "log.txt"
-        with atomic.writable(path):
-            atomic.check()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a", encoding="utf-8") as stream:
-                stream.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text.rstrip()}\n")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        atomic.append_text(self.folder / "log.txt", f"{now} {text.rstrip()}\n")
 
     def _status(self) -> dict[str, Any]:
         return self.read("status") or {"state": "planned", "reason": ""}

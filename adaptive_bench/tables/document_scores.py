@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.measured import Documents, Floats, MeasuredPoint
 
 _BITS = "bits_per_byte"
@@ -74,24 +73,20 @@ class DocumentScores:
         return DocumentScores(tuple(seeds), tuple(documents), self.values[rows][:, columns])
 
 
-def answers_by_seed(
-    metric: str,
-    evaluations: Mapping[int, Sequence[Evaluation | MeasuredPoint]],
-    samples: Mapping[int, Sequence[Sequence[Sample] | Documents]],
-) -> dict[int, Floats]:
+def answers_by_seed(metric: str, measured: Mapping[int, Sequence[MeasuredPoint]]) -> dict[int, Floats]:
     """Return by seed the scores [P, D] of its documents at its measured points. The result is empty if a point has no
-    samples, if documents differ between points or seeds, or if the metric is no mean over documents: then intervals can
-    rest on seeds alone.
+    documents, if documents differ between points or seeds, or if the metric is no mean over documents: then intervals
+    can rest on seeds alone.
     """
     found: dict[int, Floats] = {}
     asked: set[tuple[int, ...]] = set()
-    for seed, done in evaluations.items():
+    for seed, done in measured.items():
         if not done:
             continue
-        points = [document_values(metric, some) for some in samples.get(seed, ())]
+        points = [document_values(metric, one.documents) for one in done]
         asked |= {tuple(sorted(point)) for point in points}
         # `asked` grows over seeds, so this compares all points of all seeds.
-        if len(points) != len(done) or len(asked) != 1 or not points[0]:
+        if len(asked) != 1 or not points[0]:
             return {}
         found[seed] = np.array([[point[doc] for doc in sorted(point)] for point in points])
         # The metric need not be the mean of its documents (BLEU): then their spread is not that of the metric.
@@ -108,9 +103,9 @@ def is_pooled(metric: str) -> bool:
     return metric.split(",")[0] in (_BITS, *_EXPONENTIALS)
 
 
-def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[int, float]:
+def document_values(metric: str, found: Documents) -> dict[int, float]:
     """Return a value for each document such that the metric is their mean and their spread is that of the metric; empty
-    if the samples do not tell, and for perplexities.
+    if the documents do not tell, and for perplexities.
 
     If the metric is a ratio of sums, R = sum of t / sum of w, the value of a document is R + (t - R w) / mean of w, the
     linearised ratio (Cochran, Sampling Techniques, 1977, chapter 6). It says how the metric moves when the document is
@@ -120,7 +115,6 @@ def document_values(metric: str, samples: Sequence[Sample] | Documents) -> dict[
     Args:
         metric: lm-eval key such as `bits_per_byte,none`.
     """
-    found = samples if isinstance(samples, Documents) else Documents.of(samples)
     if not is_pooled(metric):
         scores = found.scores.get(metric, np.array([]))
         # Not strict: perhaps no document has this metric. NaN is not equal to itself, so documents without a score go.

@@ -12,7 +12,6 @@ from typing import Literal
 
 import numpy as np
 
-from adaptive_bench.store.evaluation import Point
 from adaptive_bench.store.measured import Floats
 
 # `missing`: no point knows the saving. `partial`: some seeds have no point.
@@ -68,13 +67,16 @@ def interpolated(savings: Sequence[float | None], values: Floats, level: float) 
     return np.asarray(only[0]) if only else None
 
 
-def flaws(points: Iterable[Point], name: str) -> tuple[Flaw, ...]:
-    """Return what is wrong with a dial as a way to get the saving with this name.
+def flaws(points: Iterable[tuple[float, float | None]]) -> tuple[Flaw, ...]:
+    """Return what is wrong with a dial as a way to get a saving.
 
     `inert`: several dial values give one saving (check that the method really skips). `non-monotone`: turning the dial
     one way sometimes saves more and sometimes less.
+
+    Args:
+        points: Dial values, each with its saving if that is known.
     """
-    measured = sorted((point.dial, point.at(name)) for point in points if point.on(name))
+    measured = sorted((dial, saving) for dial, saving in points if saving is not None)
     if len({dial for dial, _ in measured}) < 2:
         return ()
     savings = [saving for _, saving in measured]

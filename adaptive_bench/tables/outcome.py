@@ -10,19 +10,29 @@ from typing import Any
 import numpy as np
 
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import SAVING_NAMES, Axis, MatchPhase, Point, saving_name
-from adaptive_bench.store.measured import Documents, Floats, MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.evaluation import SAVING_NAMES, Axis, MatchPhase, saving_name
+from adaptive_bench.store.measured import Floats, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, both, environments
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.document_scores import answers_by_seed, is_pooled
 from adaptive_bench.tables.intervals import bounds_of, interval
-from adaptive_bench.tables.matching import Status, flaws, meets, nearest, nearest_target
+from adaptive_bench.tables.matching import Flaw, Status, flaws, meets, nearest, nearest_target
 from adaptive_bench.tables.rows import SAVINGS, Row
 from adaptive_bench.task import metric_of
 
 CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipping gives a warning
 CONTROL_TOLERANCE = 0.02  # likewise for saved net FLOPs of a method and its control of shuffled decisions
+
+
+def table_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
+    """Return the rows of all methods and tasks, in the order in which they come first, and warnings about them."""
+    by_place: dict[tuple[str, str], list[MeasuredSweep]] = {}
+    for one in sweeps:
+        by_place.setdefault((one.method, one.task), []).append(one)
+    tables = [rows_of(some, axis, phase) for some in by_place.values()]
+    rows = [row for table, _ in tables for row in table]
+    return rows, [*(text for _, said in tables for text in said), *_version_warnings(rows)]
 
 
 def rows_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
@@ -74,7 +84,6 @@ class _Cell:
         # Seeds whose points do not know the saving drop out here; `_status` reports them.
         found = [(sweep, place) for sweep, place in zip(sweeps, places, strict=True) if place is not None]
         self.points = {sweep.seed: sweep.points[place] for sweep, place in found}
-        self.documents = {sweep.seed: sweep.documents[place] for sweep, place in found}
         self.savings = [one.savings[self.name] for one in self.points.values()]
         self.values = self._values()
 
@@ -83,7 +92,7 @@ class _Cell:
             return "missing"
         if len(self.points) < len(self.sweeps):
             return "partial"
-        if any("inert" in flaws(_points(sweep), self.name) for sweep in self.sweeps):
+        if any("inert" in _flaws(sweep, self.name) for sweep in self.sweeps):
             return "inert"
         return "ok" if all(meets(saving, self.level) for saving in self.savings) else "nearest"
 
@@ -104,7 +113,7 @@ class _Cell:
             "level": self.level,
             "saved": _mean(self.savings),
             **({} if some is None else asdict(Conditions(**some.conditions))),
-            "documents": min((one.documents for one in points), default=0),
+            "documents": min((len(one.documents.numbers) for one in points), default=0),
             **{f"saved_{name}": means.get(name) for name in SAVINGS},
             "claimed": claimed,
             "claimed_minus_executed": None if claimed is None or executed is None else claimed - executed,
@@ -125,7 +134,7 @@ class _Cell:
         row = Row(metric=metric, **self.values)
         if not self.points:
             return row
-        scores, known = self._scores(metric, self.points, self.documents), metric_of(metric)
+        scores, known = self._scores(metric, self.points), metric_of(metric)
         spread = interval(scores, bounds_of(known, [scores]))
         low, high = spread.low, spread.high
         if is_pooled(metric) and low is not None and high is not None:
@@ -142,11 +151,9 @@ class _Cell:
             **self._with_other_decisions(metric),
         )
 
-    def _scores(self, metric: str, points: Mapping[int, MeasuredPoint], documents: Mapping[int, Any]) -> Floats:
+    def _scores(self, metric: str, points: Mapping[int, MeasuredPoint]) -> Floats:
         """Return the scores [S, D] of each seed; with one column if the metric is no mean over documents."""
-        answers = answers_by_seed(
-            metric, {seed: [one] for seed, one in points.items()}, {seed: [one] for seed, one in documents.items()}
-        )
+        answers = answers_by_seed(metric, {seed: [one] for seed, one in points.items()})
         if answers:
             return np.array([one[0] for one in answers.values()])
         return np.array([[one.scores[metric]] for one in points.values()])
@@ -155,17 +162,16 @@ class _Cell:
         """Return what the decisions are worth: the method compared with its control, which uses the decisions of other
         tokens in the same model, at the same dial values, seeds and documents. Empty if a seed has no control.
         """
-        found: dict[int, tuple[MeasuredPoint, Documents]] = {}
+        found: dict[int, MeasuredPoint] = {}
         for sweep in self.controls:
             if (own := self.points.get(sweep.seed)) is not None:
                 # By what was asked: the control is measured at the method's own dial values.
-                there = [place for place, one in enumerate(sweep.points) if one.asked_saving == own.asked_saving]
-                found |= {sweep.seed: (sweep.points[there[0]], sweep.documents[there[0]])} if there else {}
+                there = [one for one in sweep.points if one.asked_saving == own.asked_saving]
+                found |= {sweep.seed: there[0]} if there else {}
         if not self.points or set(found) != set(self.points):
             return {}
-        control = {seed: found[seed][0] for seed in self.points}
-        first = self._scores(metric, self.points, self.documents)
-        second = self._scores(metric, control, {seed: found[seed][1] for seed in self.points})
+        control = {seed: found[seed] for seed in self.points}
+        first, second = self._scores(metric, self.points), self._scores(metric, control)
         # One side knows its documents and the other does not: both are compared by seeds alone.
         if first.shape != second.shape:
             first, second = (
@@ -191,7 +197,7 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
     method, semantics, task, seed, target: As in a row of the table.
     documents, documents_sha256: Indices of the documents, and the digest of their contents (`None` in older records).
     points: Measured dial values, each with `asked` (share of tokens it was asked to save), `dial`, `saved` (savings by
-        name, as in `Point`), `times` (saved time by setting), `seconds` in model calls, and `scores` by metric: one
+        name), `times` (saved time by setting), `seconds` in model calls, and `scores` by metric: one
         number for each document, or a text of `0` and `1` if there are no other scores. In a pooled metric the numbers
         are those of `document_values`. A metric that cannot be computed from the samples is left out.
     """
@@ -199,7 +205,7 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
     tables = {
         metric: found[seed]
         for metric in sweep.points[0].scores
-        if (found := answers_by_seed(metric, {seed: sweep.points}, {seed: sweep.documents}))
+        if (found := answers_by_seed(metric, {seed: sweep.points}))
     }
     points = []
     for place, one in enumerate(sweep.points):
@@ -221,7 +227,7 @@ def answers_of(sweep: MeasuredSweep) -> dict[str, Any]:
         "task": sweep.task,
         "seed": seed,
         "target": sweep.target,
-        "documents": sorted(sweep.documents[0].numbers),
+        "documents": sorted(sweep.points[0].documents.numbers),
         "documents_sha256": sweep.documents_sha256,
         "points": points,
     }
@@ -232,7 +238,7 @@ def answers_file(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"schema": SCHEMA, "sweeps": list(entries)}
 
 
-def version_warnings(rows: Sequence[Row]) -> list[str]:
+def _version_warnings(rows: Sequence[Row]) -> list[str]:
     """Return a warning if not all rows were made with the same versions on the same device."""
     found = environments(row.made_with for row in rows)
     return [
@@ -265,8 +271,8 @@ def _cost(training: MeasuredTraining) -> Mapping[str, float] | None:
     return None if base is None else {**cost, **{key: cost[key] + base[key] for key in ("tokens", "flops")}}
 
 
-def _points(sweep: MeasuredSweep) -> list[Point]:
-    return [Point(one.dial, 0.0, one.savings) for one in sweep.points]
+def _flaws(sweep: MeasuredSweep, name: str) -> tuple[Flaw, ...]:
+    return flaws((one.dial, one.savings.get(name)) for one in sweep.points)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -281,7 +287,7 @@ def _dial_warnings(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhas
     """
     first, name = sweeps[0], saving_name(axis, phase)
     where = axis if phase == "all" else f"{axis} in {phase}"
-    found = {flaw for sweep in sweeps for flaw in flaws(_points(sweep), name)}
+    found = {flaw for sweep in sweeps for flaw in _flaws(sweep, name)}
     said = [
         f"{first.method} on {first.task}: the dial moves nothing on the axis {where}. Does the method really skip?"
     ] * ("inert" in found)

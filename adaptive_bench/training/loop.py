@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from accelerate.utils import set_seed
@@ -158,26 +157,24 @@ class _Training:
         (done, lines), total = self._resume(), len(self.order)
         self.model.train()
         start_s = time.perf_counter()
+        if self.processes.is_main_process:
+            atomic.write_text(self.log_path, lines)
         with (
-            atomic.growing(self.log_path, lines) if self.processes.is_main_process else nullcontext() as log,
             self.reporter.task(f"train {self.model.spec}", total, done) as task,
             curves.begun(done) if self.processes.is_main_process else nullcontext(()) as trackers,
         ):
             for step in range(done, total):
                 entry = self._step(step)
-                if log is not None:
-                    with atomic.writable(self.log_path):
-                        # Raises if another process has taken the record over: the log is then no longer ours.
-                        atomic.check()
-                        log.write(json.dumps(entry) + "\n")
-                        log.flush()
+                if self.processes.is_main_process:
+                    # Raises if another process has taken the record over: the log is then no longer ours.
+                    atomic.append_text(self.log_path, json.dumps(entry) + "\n")
                 # After the log, which is what a resumed training goes by.
                 for tracker in trackers:
                     tracker.log(values_of(entry), step=step + 1)
                 due = (step + 1) % self.recipe.checkpoint_every == 0
                 # The leader's request to stop counts for all processes. After the last step `_finish` writes the model.
                 if (due or self.processes.gather(stopping.requested())[0]) and step + 1 < total:
-                    self._save(step + 1, log)
+                    self._save(step + 1)
                 self.reporter.emit(TrainingStep(str(self.folder)))
                 task.advance(1, loss=entry["loss"])
         self._finish(total - done, time.perf_counter() - start_s, pretrained)
@@ -267,12 +264,11 @@ class _Training:
         self.reporter.line(f"train {self.model.spec}: resumed after step {progress.step} of {len(self.order)}")
         return progress.step, "".join(text.splitlines(keepends=True)[: progress.step])
 
-    def _save(self, steps_done: int, log: TextIO | None) -> None:
-        if log is not None:
-            # The log is flushed to disk first, so that a checkpoint never has more steps than the log.
-            os.fsync(log.fileno())
-        progress = resume.Progress(steps_done, self.accumulation, self._macs(), self.micro_batches.usable)
+    def _save(self, steps_done: int) -> None:
         writes = self.processes.is_main_process
+        if writes:
+            atomic.sync(self.log_path)  # first, so that a checkpoint never has more steps than the log
+        progress = resume.Progress(steps_done, self.accumulation, self._macs(), self.micro_batches.usable)
         resume.save(self.folder / RESUME_FOLDER, progress, self.model, self.optimizer, writes=writes)
 
     def _finish(self, steps: int, elapsed_s: float, pretrained: Pretrained | None) -> None:
@@ -282,6 +278,7 @@ class _Training:
         if not self.processes.is_main_process:
             return
         timing = {"steps": steps, "train_s": elapsed_s, "device": str(self.device), "threads": torch.get_num_threads()}
+        atomic.sync(self.log_path)
         # Costs first: the checkpoint's appearance says that the training, and so its record, is complete.
         record = Record(self.folder)
         record.write("timing", timing)

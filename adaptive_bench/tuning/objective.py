@@ -10,7 +10,7 @@ from typing import Literal
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation import Point
+from adaptive_bench.store.measured import MeasuredPoint
 from adaptive_bench.tables import matching
 from adaptive_bench.task import metric_of
 
@@ -67,7 +67,7 @@ class Objective:
                 f"{told}. Leave out the tasks of one direction."
             )
 
-    def value(self, points: Sequence[Point], levels: Sequence[float], name: str, metric: str) -> float:
+    def value(self, points: Sequence[MeasuredPoint], levels: Sequence[float], name: str, metric: str) -> float:
         """The objective of one sweep.
 
         Args:
@@ -76,11 +76,11 @@ class Objective:
         """
         sign, worst = (-1.0, -math.inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
         found = [nearest(points, level, name) for level in levels]
-        return fmean(worst if place is None else sign * points[place].score for place in found)
+        return fmean(worst if place is None else sign * points[place].scores[metric] for place in found)
 
 
-def nearest(points: Sequence[Point], level: float, name: str) -> int | None:
+def nearest(points: Sequence[MeasuredPoint], level: float, name: str) -> int | None:
     """Place of the measured point nearest to a level; `None` if that point saves clearly less than the level."""
-    place = matching.nearest([point.saved.get(name) for point in points], level)
+    place = matching.nearest([point.savings.get(name) for point in points], level)
     # A level of 0 is always reached, even if gates cost more than nothing and the measured saving is negative.
-    return None if place is None or level > max(0.0, points[place].at(name) + REACHED) else place
+    return None if place is None or level > max(0.0, points[place].savings[name] + REACHED) else place

@@ -170,20 +170,14 @@ def _doubled(steps: int, tasks: Sequence[Doubling]) -> str:
 
 def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
     """The score of every document at the level; `None` if the level is not reached or only means are known."""
-    points = {sweep.training.seed: list((sweep.finished() or {}).values()) for sweep in sweeps}
-    samples = {
-        sweep.training.seed: [sweep.record.samples(asked) for asked in sweep.finished() or {}] for sweep in sweeps
-    }
+    points = {sweep.training.seed: points_of(sweep) for sweep in sweeps}
     by_seed: dict[int, Mapping[int, float]] = {}
-    answers = answers_by_seed(sweeps[0].metric, points, samples)
+    answers = answers_by_seed(sweeps[0].metric, points)
     for sweep in sweeps:
         seed, axis = sweep.training.seed, saving_name(sweep.config.match_on, sweep.config.match_phase)
-        if seed in answers:
-            # Points, samples and answers of a sweep are all in the order of `finished`.
-            place = nearest(points_of(sweep), sweep.levels[-1], axis)
-            if place is not None:
-                documents = sorted(sample.doc for sample in samples[seed][0])  # the order of the columns of `answers`
-                by_seed[seed] = dict(zip(documents, answers[seed][place].tolist(), strict=True))
+        if seed in answers and (place := nearest(points[seed], sweep.levels[-1], axis)) is not None:
+            documents = sorted(points[seed][0].documents.numbers)  # the order of the columns of `answers`
+            by_seed[seed] = dict(zip(documents, answers[seed][place].tolist(), strict=True))
     return DocumentScores.of(by_seed) if by_seed else None
 
 

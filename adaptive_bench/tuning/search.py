@@ -27,7 +27,8 @@ from adaptive_bench.runs.launching import carry_out
 from adaptive_bench.runs.run_plan import Plan, plan
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
-from adaptive_bench.store.evaluation import Point, saving_name
+from adaptive_bench.store.evaluation import saving_name
+from adaptive_bench.store.measured import MeasuredPoint
 from adaptive_bench.tuning.objective import REACHED, Objective
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
@@ -244,7 +245,8 @@ class TrialRunner:
         for search in {trial.search: None for trial in measured if trial.search not in self.levels}:
             by_target: defaultdict[float, list[float]] = defaultdict(list)
             for sweep in (one for trial, whole in measured.items() if trial.search is search for one in whole.sweeps):
-                known = [point.at(_axis(sweep)) for point in points_of(sweep) if point.on(_axis(sweep))]
+                name = _axis(sweep)
+                known = [point.savings[name] for point in points_of(sweep) if name in point.savings]
                 by_target[_target(sweep)].append(max(known, default=0.0))  # the most that this trial saves on this task
             self.levels[search] = {}
             for target, reached in by_target.items():
@@ -263,9 +265,10 @@ class TrialRunner:
         trial.end(TrialState.COMPLETE, value, seconds=_seconds(trial.measured))
 
 
-def points_of(sweep: DialEvaluation) -> list[Point]:
-    """The measured points of a finished sweep."""
-    return [one.point(sweep.metric) for one in (sweep.finished() or {}).values()]
+def points_of(sweep: DialEvaluation) -> list[MeasuredPoint]:
+    """The measured points of a finished sweep, with scores in its headline metric."""
+    found, record = sweep.finished() or {}, sweep.record
+    return [MeasuredPoint.of(asked, one, [sweep.metric], record.samples(asked)) for asked, one in found.items()]
 
 
 def _target(sweep: DialEvaluation) -> float:

@@ -137,6 +137,6 @@ def test_what_can_hold_no_file_is_refused_and_stays(tmp_path):
     with pytest.raises(EnvironmentProblem, match="symbolic links"):
         output.write_text(tmp_path / "circle", TEXT)
     (tmp_path / "file").touch()
-    with pytest.raises(EnvironmentProblem, match="name another file"):
+    with pytest.raises(EnvironmentProblem, match=r"Correct the path or .* -o for other output"):
         output.write_text(tmp_path / "file" / "below", TEXT)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["circle", "file", "folder"]

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_bench.evaluation.sweep import PROBES, REFINEMENTS, probed, sweep
-from adaptive_bench.store.evaluation import Point
 
 CLOSE = 0.01
 LEVELS = st.sampled_from([0.05, 0.1, 1 / 6, 0.25, 1 / 3])
@@ -35,9 +34,9 @@ def measured(saved, held_out, *levels, end=1.0, closeness=CLOSE):
         probes.append(asked)
         return held_out(asked)
 
-    found = sweep(lambda asked: Point(asked, 0.0, {"net": saved(asked)}), probe, levels, "net", end, closeness)
+    found = sweep(saved, probe, levels, end, closeness)
     assert all(0 <= asked <= end for asked in (*found, *probes))
-    return {asked: point.at("net") for asked, point in found.items()}, probes
+    return found, probes
 
 
 @given(responses, st.floats(0.85, 1.2), st.floats(0.8, 1.25), st.floats(0.8, 1.25), LEVELS, st.sampled_from([0.3, 1.0]))
@@ -78,7 +77,7 @@ def test_a_dial_that_cannot_move_gets_one_point():
 
 
 def test_a_saving_that_is_not_known_is_asked_for_once():
-    found = sweep(lambda asked: Point(asked, 0.0, {}), lambda asked: asked, [0.6], "decode_net", 1.0, CLOSE)
+    found = sweep(lambda _: None, lambda asked: asked, [0.6], 1.0, CLOSE)
     assert list(found) == [0.6]
 
 
@@ -103,5 +102,5 @@ def test_a_number_of_layers_is_the_nearest_one(layers, level):
 
 def test_a_task_on_which_the_saving_is_not_known_is_measured_once():
     """It has no such phase, or the method was not timed so far."""
-    found = sweep(lambda asked: Point(asked, 1.0, {}), lambda asked: asked, (0.15,), "decode_net", 1.0, CLOSE)
+    found = sweep(lambda _: None, lambda asked: asked, (0.15,), 1.0, CLOSE)
     assert list(found) == [0.15]

@@ -6,7 +6,7 @@ equal.
 
 import json
 
-TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s", "time_per_token_s"}
+TIMES = {"seconds", "since", "began", "finished", "took_s", "wall_s", "time_s"}
 TIMES |= {"timing"}  # of a training
 _ASIDE = {"log.txt"}
 

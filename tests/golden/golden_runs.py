@@ -23,7 +23,6 @@ from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.evaluation import Point
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.testing.backbones import write_model_folder
@@ -113,13 +112,9 @@ def of_sweeps() -> dict[str, Any]:
         }
         for text, held_out in texts.items():
             for end in (0.9, 0.4):
-                measured = sweep(_measure(curve), held_out, _LEVELS, "net", end, 0.01)
+                measured = sweep(curve, held_out, _LEVELS, end, 0.01)
                 found[f"{name}, {text}, to {end}"] = list(measured)
     return found
-
-
-def _measure(curve: Callable[[float], float]) -> Callable[[float], Point]:
-    return lambda asked: Point(dial=asked, score=1 - asked, saved={"net": curve(asked)})
 
 
 # Training.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_bench.store.evaluation import Axis, Evaluation, MatchPhase, Point, Sample
+from adaptive_bench.store.evaluation import Axis, Evaluation, MatchPhase, Sample
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining
 from adaptive_bench.tables.comparison import Column, holm, paired_difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores, document_values
@@ -52,7 +52,7 @@ def _told(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sweep(name: str, seed: int) -> MeasuredSweep:
-    done, said = [], []
+    points = []
     for asked in _ASKED:
         skill = _SKILL.get(name, 0.6) - asked * (1.5 if name != "calm" else 0.1) + 0.05 * chance(name, seed)
         right = [float(chance(doc) * 0.7 + chance(name, seed, asked, doc) * 0.3 < skill) for doc in range(_DOCUMENTS)]
@@ -72,17 +72,18 @@ def _sweep(name: str, seed: int) -> MeasuredSweep:
         savings = {"tokens": saved, "core": 0.9 * saved, "net": 0.9 * saved - 0.02, "executed": 0.9 * saved}
         report = {"saved": savings, "prefill": savings, "decode": {key: 1.1 * one for key, one in savings.items()}}
         known = {"claimed": asked}
-        done.append(Evaluation("made_up", asked, scores, _DOCUMENTS, savings, report, 1.5, 30, 10, 8, 0, 1234, **known))
-        said.append(Documents.of(samples))
-    points = [MeasuredPoint.of(asked, one, [METRIC, RATIO]) for asked, one in zip(_ASKED, done, strict=True)]
+        done = Evaluation("made_up", asked, scores, _DOCUMENTS, savings, report, 1.5, 30, 10, 8, 0, 1234, **known)
+        points.append(MeasuredPoint.of(asked, done, [METRIC, RATIO], samples))
     training = MeasuredTraining(name, name, seed, cost=_COST, target={"axis": "net", "saving": 0.2})
     about = (name, "made_up", seed, training, None, "test", "", _LEVELS, {}, "torch 1", None, None)
-    return MeasuredSweep(*about, points, said)
+    return MeasuredSweep(*about, points)
 
 
 def _tests(made: Mapping[str, Mapping[int, MeasuredSweep]]) -> dict[str, Any]:
     scores = {
-        name: DocumentScores.of({seed: document_values(METRIC, one.documents[1]) for seed, one in points.items()})
+        name: DocumentScores.of(
+            {seed: document_values(METRIC, one.points[1].documents) for seed, one in points.items()}
+        )
         for name, points in made.items()
     }
     names = list(scores)
@@ -122,7 +123,6 @@ def _matching() -> dict[str, Any]:
     found = {}
     axis: Axis = "net"
     for name, measured in dials.items():
-        points = [Point(dial=dial, score=score, saved={axis: saving}) for dial, saving, score in measured]
         matched = [
             {
                 "level": row.level,
@@ -133,23 +133,22 @@ def _matching() -> dict[str, Any]:
                 "dial": row.dial,
                 "seconds": row.seconds,
             }
-            for row in rows_of([_matched_sweep(points, axis)], axis, "all")[0]
+            for row in rows_of([_matched_sweep(measured, axis)], axis, "all")[0]
         ]
-        end = max(point.at(axis) for point in points)
-        found[name] = {"matched": matched, "flaws": list(flaws(points, axis)), "end": end}
+        savings = [(dial, saving) for dial, saving, _ in measured]
+        found[name] = {"matched": matched, "flaws": list(flaws(savings)), "end": max(saving for _, saving in savings)}
     return found
 
 
-def _matched_sweep(points: Sequence[Point], axis: Axis) -> MeasuredSweep:
+def _matched_sweep(measured: Sequence[tuple[float, float, float]], axis: Axis) -> MeasuredSweep:
     """A sweep of one document."""
-    measured = [
-        MeasuredPoint(one.dial, one.dial, 0.0, 1, {METRIC: one.score}, {axis: one.at(axis), "tokens": one.dial}, {})
-        for one in points
-    ]
     unknown = np.array([math.nan])
-    said = [Documents((0,), {METRIC: np.array([one.score])}, unknown, unknown) for one in points]
+    points = []
+    for dial, saving, score in measured:
+        documents = Documents((0,), {METRIC: np.array([score])}, unknown, unknown)
+        points.append(MeasuredPoint(dial, dial, 0.0, documents, {METRIC: score}, {axis: saving, "tokens": dial}, {}))
     about = ("mod", "made_up", 1, MeasuredTraining("mod", "mod", 1), None, "test", "", (0.0, 0.1, 0.102, 0.2, 0.35))
-    return MeasuredSweep(*about, {}, "torch 1", None, None, measured, said)
+    return MeasuredSweep(*about, {}, "torch 1", None, None, points)
 
 
 def finite(value: Any) -> Any:

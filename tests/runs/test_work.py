@@ -168,7 +168,7 @@ for line in Path(sys.argv[1]).read_text().splitlines():
     sys.stdout.flush()
 torch.distributed.destroy_process_group()
 """
-TIMES = {"wall_s", "time_s", "time_per_token_s"}
+TIMES = {"wall_s", "time_s"}
 OF_TOKENS = ("tokens", "core", "net")
 
 

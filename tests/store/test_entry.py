@@ -18,20 +18,21 @@ CONDITIONS |= {"contents": None, "definition": "cd", "documents": 2}
 CURVES = {"batch 1, <cpu>": TimeCurve(((0.0, -0.1), (0.3, 0.2)), 1.5), "batch 8, <cpu>": TimeCurve(((0.0, 0.0),))}
 
 
-def sweep(task, metric, training, **changes):
-    points = [
-        MeasuredPoint(asked, 1 / 3, 0.1, 2, {f"{metric},a": 0.5, f"{metric},b": 1.0}, {"net": asked / 3}, {"all": 2e9})
-        for asked in (0.0, 0.3)
-    ]
+def sweep(task, metric, training, texts=((), ()), **changes):
     unknown = np.array([np.nan, np.nan])
     scores = {f"{metric},a": np.array([0.0, 1.0]), f"{metric},b": np.array([1.0, np.nan])}
     documents = [
         Documents((0, 5), scores, unknown, unknown),
         Documents((5, 7), scores, np.array([-1 / 3, 2.0]), unknown),
     ]
+    known = {f"{metric},a": 0.5, f"{metric},b": 1.0}
+    points = [
+        MeasuredPoint(asked, 1 / 3, 0.1, one, known, {"net": asked / 3}, {"all": 2e9}, texts=written)
+        for asked, one, written in zip((0.0, 0.3), documents, texts, strict=True)
+    ]
     about = {"method": training.method, "target": None, "split": "test", "variant": "", "levels": (0.0, 0.1)}
     about |= {"made_with": "torch 2", "eligible": None, "documents_sha256": None, "curves": {}}
-    about |= {"conditions": CONDITIONS, "points": points, "documents": documents} | changes
+    about |= {"conditions": CONDITIONS, "points": points} | changes
     return MeasuredSweep(task=task, seed=1, training=training, **about)
 
 
@@ -45,21 +46,18 @@ def test_measurements_are_read_back(tmp_path):
     ]
     write(tmp_path, Measurements(sweeps, [BASE, SPARE]))
     found = read(tmp_path)
-    assert [one.texts for one in found.sweeps] == [[(), ()], texts, [(), ()], [(), ()]]
+    shown = [[point.texts for point in one.points] for one in found.sweeps]
+    assert shown == [[(), ()], texts, [(), ()], [(), ()]]
     assert [one.key for one in found.trainings] == ["aa", "bb"]
     assert found.trainings[1].base == found.trainings[0] == BASE.__class__(**vars(BASE) | {"losses": []})
     assert found.trainings[1].target == TARGET and found.trainings[1].losses == [3.5, float("inf")]
     for one, known in zip(found.sweeps, sweeps, strict=True):
-        own = {
-            name: value
-            for name, value in vars(known).items()
-            if name not in ("documents", "training", "points", "texts")
-        }
+        own = {name: value for name, value in vars(known).items() if name not in ("training", "points")}
         assert {name: getattr(one, name) for name in own} == own
         assert one.training.key == known.training.key
-        expected = [vars(point) | {"attention_executed": [], "mlp_executed": []} for point in known.points]
-        assert [vars(point) for point in one.points] == expected
-        for mine, other in zip(one.documents, known.documents, strict=True):
+        for point, given in zip(one.points, known.points, strict=True):
+            mine, other = point.documents, given.documents
+            assert vars(point) | {"documents": other} == vars(given) | {"attention_executed": [], "mlp_executed": []}
             assert mine.numbers == other.numbers
             np.testing.assert_array_equal(mine.log_likelihood, other.log_likelihood)
             for metric, scores in other.scores.items():

@@ -1,7 +1,6 @@
 """Who works on a record: the dead are not waited for, the living are, and whoever lost it writes nothing any more."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ import pytest
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, lock
-from adaptive_bench.store.lock import JOB_VARIABLE, OWNER, RESTART_VARIABLE, Owner, exclusive, is_held
+from adaptive_bench.store.lock import OWNER, Owner, exclusive, is_held
 from adaptive_bench.store.records import Record
 
 HOLDER = """
@@ -48,7 +47,7 @@ def quick(monkeypatch):
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     """`elsewhere(...)`: somebody is at the record; by default on another machine that shares no locks with this one."""
-    monkeypatch.setattr(lock, "SILENCE_S", 0.4)
+    monkeypatch.setattr(lock, "SILENCE_S", 1.0)
 
     def hold(**changes):
         atomic.write_json(tmp_path / OWNER, asdict(replace(Owner.here(), **{"host": "another", **changes})))
@@ -82,11 +81,11 @@ def test_a_living_process_is_waited_for_and_said_to_be_at_it_once(tmp_path, line
 
 
 def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhere):
+    start_s = time.monotonic()
     elsewhere()
     assert is_held(tmp_path)
-    start_s = time.monotonic()
     with exclusive(tmp_path, "it", SilentReporter()):
-        assert time.monotonic() - start_s >= 0.4
+        assert 0.98 <= time.monotonic() - start_s < 30  # times of files are some milliseconds coarse
         with pytest.raises(Superseded), atomic.new_folder(tmp_path / "checkpoint") as folder:
             (folder / "weights").write_text("what was being written does not land")
             elsewhere()  # this process is the silent one now
@@ -98,7 +97,10 @@ def test_a_silent_machine_is_taken_over_and_its_return_refused(tmp_path, elsewhe
             with pytest.raises(Superseded, match="another"):
                 write()
     assert [path.name for path in tmp_path.iterdir() if path.name != lock.LOCK] == [OWNER]
+    os.utime(tmp_path / OWNER)
     assert lock.owner(tmp_path).host == "another" and is_held(tmp_path)
+    os.utime(tmp_path / OWNER, (1, 1))
+    assert not is_held(tmp_path)
 
 
 def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_say(tmp_path, elsewhere, monkeypatch):
@@ -112,8 +114,8 @@ def test_a_machine_that_gives_signs_of_life_is_waited_for_whatever_the_clocks_sa
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    for beat in range(10):
-        os.utime(tmp_path / OWNER, (beat, beat))
+    for _ in range(15):
+        os.utime(tmp_path / OWNER)  # by the clock of the file system
         time.sleep(0.1)
     order.append("other")
     (tmp_path / OWNER).unlink()
@@ -127,21 +129,6 @@ def test_signs_of_life_are_given(tmp_path, monkeypatch):
         os.utime(tmp_path / OWNER, (1, 1))
         time.sleep(0.3)
         assert (tmp_path / OWNER).stat().st_mtime > 1
-
-
-def test_a_later_start_of_a_job_takes_over_from_one_that_hangs(tmp_path, lines, monkeypatch):
-    monkeypatch.setenv(JOB_VARIABLE, "slurm 17_3")
-    other = holder(tmp_path, 1, 1, begun=True)
-    other.send_signal(signal.SIGSTOP)
-    monkeypatch.setenv(RESTART_VARIABLE, "1")
-    with exclusive(tmp_path, "it", lines):
-        assert lines.lines == []
-        other.send_signal(signal.SIGCONT)
-        assert other.wait() == 1 and is_held(tmp_path)
-        monkeypatch.setenv(RESTART_VARIABLE, "0")
-        with pytest.raises(Superseded, match="start 0 of slurm 17_3"), exclusive(tmp_path, "it", lines):
-            pass
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", '{\n  "host":', "[]"])
@@ -178,4 +165,7 @@ def test_what_nobody_is_at_never_reads_running(tmp_path, elsewhere, finished, ex
     if finished:
         record.mark_done()
         assert record.read("status")["state"] == "done"
+        assert not (tmp_path / OWNER).exists()
+        elsewhere(host=Owner.here().host, pid=2**22 - 1)  # a kill after it was done
+        record.mark_done()
         assert not (tmp_path / OWNER).exists()

@@ -24,18 +24,18 @@ def sweep_of(points, method="gateskip", task="some_task", seed=1, metric=METRIC,
     training = MeasuredTraining(
         f"{method} {seed}", method, seed, about.pop("base", None), about.pop("cost", None), about.pop("aim", None)
     )
-    measured, documents = [], []
+    measured = []
     for asked, scores, saved in points:
         saved = saved if isinstance(saved, dict) else dict.fromkeys(("tokens", "core", "net", "layers"), saved)
         values, nothing = np.array(scores, dtype=float), np.full(len(scores), np.nan)
         flops = about.get("flops", {})
         known = {metric: float(values.mean())}
-        measured.append(MeasuredPoint(asked, 10 * asked, 2.0, len(scores), known, saved, flops))
-        documents.append(Documents(tuple(range(len(scores))), {metric: values}, nothing, nothing))
+        documents = Documents(tuple(range(len(scores))), {metric: values}, nothing, nothing)
+        measured.append(MeasuredPoint(asked, 10 * asked, 2.0, documents, known, saved, flops))
     about.pop("flops", None)
     usual = {"target": None, "split": "test", "variant": "", "levels": (0.1,), "conditions": {}, "made_with": "torch 1"}
     usual |= {"eligible": None, "documents_sha256": None}
-    return MeasuredSweep(method, task, seed, training, points=measured, documents=documents, **usual | about)
+    return MeasuredSweep(method, task, seed, training, points=measured, **usual | about)
 
 
 def board_with(make_row, scores, level=0.15, axis="net", **rows):

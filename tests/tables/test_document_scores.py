@@ -6,39 +6,35 @@ import numpy as np
 import pytest
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.evaluation import Sample
+from adaptive_bench.store.measured import Documents, MeasuredPoint
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
 
 METRIC = "acc,none"
 
 
-def _evaluation(score: float) -> Evaluation:
-    return Evaluation("t", 0.0, {METRIC: score}, 2, {"net": 0.0}, {}, 1.0, 1, 1, 1, 0, 1234)
-
-
-def _samples(*documents: tuple[int, float]) -> list[Sample]:
-    return [Sample(doc, "", "", {}, {METRIC: score}, score) for doc, score in documents]
+def _point(score: float, *documents: tuple[int, float]) -> MeasuredPoint:
+    samples = [Sample(doc, "", "", {}, {METRIC: one}, one) for doc, one in documents]
+    return MeasuredPoint(0.0, 0.0, 1.0, Documents.of(samples), {METRIC: score}, {"net": 0.0}, {})
 
 
 def test_answers_are_taken_point_by_point_in_the_order_of_documents() -> None:
-    done = {7: [_evaluation(0.5), _evaluation(1.0)], 8: []}
-    samples = {7: [_samples((3, 1.0), (1, 0.0)), _samples((1, 1.0), (3, 1.0))]}
-    found = answers_by_seed(METRIC, done, samples)
+    found = answers_by_seed(METRIC, {7: [_point(0.5, (3, 1.0), (1, 0.0)), _point(1.0, (1, 1.0), (3, 1.0))], 8: []})
     assert list(found) == [7]
     np.testing.assert_array_equal(found[7], [[0.0, 1.0], [1.0, 1.0]])
 
 
 @pytest.mark.parametrize(
-    "samples",
+    ("first", "second"),
     [
-        {},
-        {7: [[]]},
-        {7: [_samples((1, 1.0), (3, 1.0))]},  # not the mean
-        {7: [_samples((1, 1.0), (3, 0.0))], 8: [_samples((1, 1.0), (2, 0.0))]},  # other documents
+        ([], []),
+        ([(1, 1.0), (3, 0.0)], []),
+        ([(1, 1.0), (3, 1.0)], [(1, 1.0), (3, 1.0)]),  # not the mean
+        ([(1, 1.0), (3, 0.0)], [(1, 1.0), (2, 0.0)]),  # other documents
     ],
 )
-def test_there_are_no_answers_where_they_do_not_make_up_the_scores(samples) -> None:
-    assert answers_by_seed(METRIC, {7: [_evaluation(0.5)], 8: [_evaluation(0.5)]}, samples) == {}
+def test_there_are_no_answers_where_they_do_not_make_up_the_scores(first, second) -> None:
+    assert answers_by_seed(METRIC, {7: [_point(0.5, *first)], 8: [_point(0.5, *second)]}) == {}
 
 
 def test_seeds_count_with_the_documents_all_of_them_answered() -> None:

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.store.evaluation import Sample
+from adaptive_bench.store.measured import Documents
 from adaptive_bench.tables.document_scores import document_values, is_pooled, linearised
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
 
@@ -21,12 +22,16 @@ def _sample(doc, text, lost):
     return Sample(doc, text, -lost if isinstance(lost, float) else lost, {}, {}, None)
 
 
+def _values(metric, samples):
+    return document_values(metric, Documents.of(samples))
+
+
 def test_bits_per_byte_of_two_documents():
     # 8 bits of 4 bytes ("ä" has two) and 2 bits of 1 byte: 10 / 5 in all.
-    found = document_values(BITS, [_sample(3, "äbc", 8 * math.log(2)), _sample(5, "d", 2 * math.log(2))])
+    found = _values(BITS, [_sample(3, "äbc", 8 * math.log(2)), _sample(5, "d", 2 * math.log(2))])
     assert found == pytest.approx({3: 2.0, 5: 2.0})
     # 8 and 7 of 4 and 1: R = 3, values 3 + (8 - 12) / 2.5 and 3 + (7 - 3) / 2.5.
-    found = document_values(BITS, [_sample(0, "abcd", 8 * math.log(2)), _sample(1, "e", 7 * math.log(2))])
+    found = _values(BITS, [_sample(0, "abcd", 8 * math.log(2)), _sample(1, "e", 7 * math.log(2))])
     assert found == pytest.approx({0: 1.4, 1: 4.6})
 
 
@@ -41,7 +46,7 @@ def test_what_lm_eval_gives_for_a_text_is_made_up_of_its_documents(model_folder,
     (tmp_path / "texts.jsonl").write_text("".join(f'{{"text": "{text}"}}\n' for text in ("Über uns", "a b\\tc ", "d")))
     done, samples = evaluate(AdaptiveModel.build(model, "dense"), tokenizer, f"perplexity:{tmp_path / 'texts.jsonl'}")
     assert len(done.scores) == 3 and all(map(is_pooled, done.scores))
-    values = {metric: document_values(metric, samples) for metric in done.scores}
+    values = {metric: _values(metric, samples) for metric in done.scores}
     assert [metric for metric, found in values.items() if found] == [BITS] and set(values[BITS]) == {0, 1, 2}
     assert np.mean(list(values[BITS].values())) == pytest.approx(done.scores[BITS], rel=1e-9)
 
@@ -57,13 +62,13 @@ def test_what_lm_eval_gives_for_a_text_is_made_up_of_its_documents(model_folder,
     ],
 )
 def test_samples_that_do_not_tell_give_nothing(samples):
-    assert document_values(BITS, samples) == {}
-    assert document_values("perplexity,none", samples) == {}
+    assert _values(BITS, samples) == {}
+    assert _values("perplexity,none", samples) == {}
 
 
 def test_other_metrics_are_the_scores_of_documents():
     samples = [Sample(0, "", "", {}, {"acc,none": 1.0}, 1.0), Sample(1, "", "", {}, {}, None)]
-    assert document_values("acc,none", samples) == {0: 1.0}
+    assert _values("acc,none", samples) == {0: 1.0}
     assert not is_pooled("acc,none")
 
 

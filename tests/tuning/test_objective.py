@@ -4,11 +4,14 @@ import pytest
 
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import UsageError
-from adaptive_bench.store.evaluation import Point
+from adaptive_bench.store.measured import Documents, MeasuredPoint
 from adaptive_bench.tuning import Objective
 
-POINTS = [Point(1.0, 0.8, {"net": 0.0}), Point(0.8, 0.6, {"net": 0.2})]
-METRIC = "exact_match,none"
+METRIC, PERPLEXITY = "exact_match,none", "word_perplexity,none"
+POINTS = [
+    MeasuredPoint(0.0, dial, 1.0, Documents.of([]), {METRIC: score, PERPLEXITY: score}, {"net": saved}, {})
+    for dial, score, saved in [(1.0, 0.8, 0.0), (0.8, 0.6, 0.2)]
+]
 
 
 def value(text, levels):
@@ -40,7 +43,7 @@ def test_another_objective_is_refused(text):
 
 
 def test_the_scores_of_all_tasks_are_better_in_one_direction():
-    lower, higher = "word_perplexity,none", METRIC
+    lower, higher = PERPLEXITY, METRIC
     Objective.parse("area").check([lower])
     with pytest.raises(UsageError, match="one direction"):
         Objective.parse("area").check([lower, higher])
@@ -48,5 +51,5 @@ def test_the_scores_of_all_tasks_are_better_in_one_direction():
 
 def test_of_scores_of_which_lower_ones_are_better_the_lowest_is_the_largest_value():
     of = Objective.parse("score@0.1")
-    assert of.value(POINTS, (0.2,), "net", "word_perplexity,none") == -0.6
-    assert Objective.parse("area").value(POINTS, (0.0, 0.5), "net", "word_perplexity,none") == -math.inf
+    assert of.value(POINTS, (0.2,), "net", PERPLEXITY) == -0.6
+    assert Objective.parse("area").value(POINTS, (0.0, 0.5), "net", PERPLEXITY) == -math.inf

@@ -22,7 +22,6 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.jobs.launchers import STOPPED, LaunchRequest, LaunchResult
 from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
-from adaptive_bench.store.lock import JOB_VARIABLE
 
 LONGEST_LABEL = 63
 _READABLE = 36  # characters of a run's name in that of a Job
@@ -149,9 +148,8 @@ def launch(request: LaunchRequest) -> LaunchResult:
 def manifest(request: LaunchRequest, resources: PodResources, names: Sequence[str]) -> dict[str, Any]:
     """Return the Indexed Job, whose index i does the cell `names[i]`."""
     command = request.command("--cell", processes=resources.processes, python=resources.python)
-    # `$HOSTNAME` is `<job>-<index>`, the same in each try of an index. With `exec` the signal to stop reaches Python.
+    # With `exec` the signal to stop reaches Python.
     script = f"""cells=({" ".join(names)})
-export {JOB_VARIABLE}="kubernetes {as_label_value(request.folder.name)} $HOSTNAME"
 exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
 """
     if len(script.encode()) > _LONGEST_SCRIPT:

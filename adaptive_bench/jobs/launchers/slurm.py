@@ -24,7 +24,6 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.jobs.launchers import STOPPED, LaunchRequest, LaunchResult
 from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
-from adaptive_bench.store.lock import JOB_VARIABLE, RESTART_VARIABLE
 
 _ANSWER_S = 60  # for an answer of one of Slurm's commands
 _LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
@@ -111,8 +110,6 @@ def array_script(request: LaunchRequest, resources: SlurmResources, names: Seque
 #SBATCH --signal=B:USR1@{resources.warn_s}
 cells=({" ".join(names)})
 element="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-export {JOB_VARIABLE}="slurm $element"
-export {RESTART_VARIABLE}="${{SLURM_RESTART_COUNT:-0}}"
 {_setup(resources)}
 warned= ended= child=
 # USR1 warns of the time limit: this script requeues the element. TERM comes before KILL, on preemption or scancel: then
