@@ -45,8 +45,9 @@ from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import ExampleRequest, Task
-from adaptive_bench.training import encode_examples, resume
+from adaptive_bench.training import resume
 from adaptive_bench.training.dry_step import DryStep, dry_step
+from adaptive_bench.training.encoding import encode_examples
 from adaptive_bench.training.loop import RESUME_FOLDER
 
 if TYPE_CHECKING:

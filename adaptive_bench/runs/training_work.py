@@ -26,10 +26,10 @@ from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.comparability import FACTS
-from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
-from adaptive_bench.training.encoding import padding_id
-from adaptive_bench.training.loop import RESUME_FOLDER
+from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
+from adaptive_bench.training.loop import RESUME_FOLDER, train
 from adaptive_bench.training.micro_batches import find_batch_size
+from adaptive_bench.training.target import Target, price
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences

@@ -20,7 +20,7 @@ from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.text_decisions import encoded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
-from adaptive_bench.training import encode_examples
+from adaptive_bench.training.encoding import encode_examples
 
 PAIRS = [
     ("Question: How many apples are left?\nAnswer:", " 12"),
