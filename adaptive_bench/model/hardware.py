@@ -1,4 +1,4 @@
-"""Finds the device, describes the environment for records, and measures peak memory."""
+"""Finds the device and the batch size that fits, describes the environment for records, and measures peak memory."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import threading
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from adaptive_bench.backbone.products import processor
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.free_memory import give_back
+from adaptive_bench.progress import Reporter
 from adaptive_bench.validation import DEVICE_RULE, check_device
+
+R = TypeVar("R")
 
 
 def find_device(name: str) -> torch.device:
@@ -106,3 +110,29 @@ def peak_memory(work: Callable[[], object], device: torch.device | str) -> int |
 
 def _resident_bytes() -> int:
     return int(_PAGES.read_text().split()[1]) * resource.getpagesize()  # the second number of `statm`: resident pages
+
+
+class OutOfMemory(EnvironmentProblem):
+    """A batch does not fit into memory; `find_batch_size` tries a smaller one."""
+
+
+def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
+    """The result of some work, which starts from the beginning each time, at the largest batch size that fits, and that
+    size: the first one, halved whenever memory runs out. At 1 the error is passed on.
+    """
+    while True:
+        try:
+            return work(batch_size), batch_size
+        except Exception as error:
+            if not ran_out_of_memory(error) or batch_size == 1:
+                raise
+        # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
+        batch_size //= 2
+        clear_device_cache(garbage_collection=True)
+        reporter.line(f"{what}: out of memory; now {batch_size} sequence(s) at a time")
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device (or the machine) has no memory left."""
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError | OutOfMemory)
+    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))

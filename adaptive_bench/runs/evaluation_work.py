@@ -20,6 +20,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.method import described
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.compression import quantize
+from adaptive_bench.model.hardware import find_batch_size
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.model.stored_calibration import POOLED
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter
@@ -31,9 +32,13 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
-from adaptive_bench.training.encoding import EncodedExample, calibration_batches, encode_examples, padding_id
-from adaptive_bench.training.generated_text import generated_text
-from adaptive_bench.training.micro_batches import find_batch_size
+from adaptive_bench.training.encoding import (
+    EncodedExample,
+    calibration_batches,
+    encode_examples,
+    generated_text,
+    padding_id,
+)
 
 _PROBED_TOKENS = 4_000  # tokens of held-out text on which dial values are probed
 

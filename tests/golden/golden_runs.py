@@ -27,8 +27,7 @@ from adaptive_bench.store.evaluation import Point
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
-from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
-from adaptive_bench.training.generated_text import generated_text
+from adaptive_bench.training.encoding import calibration_batches, encode_examples, generated_text, padding_id
 from adaptive_bench.training.loop import train
 from adaptive_bench.training.target import price
 
