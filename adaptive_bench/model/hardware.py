@@ -1,13 +1,10 @@
-"""Finds the device and the batch size that fits, describes the environment for records, and measures peak memory."""
+"""Finds the device and the batch size that fits, and describes the environment for records."""
 
 from __future__ import annotations
 
 import platform
-import resource
-import threading
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -15,7 +12,6 @@ from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from adaptive_bench.backbone.products import processor
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.free_memory import give_back
 from adaptive_bench.progress import Reporter
 from adaptive_bench.validation import DEVICE_RULE, check_device
 
@@ -37,8 +33,6 @@ def find_device(name: str) -> torch.device:
     return device
 
 
-_PAGES = Path("/proc/self/statm")
-_SAMPLE_S = 1e-3
 _LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
 
 
@@ -61,55 +55,6 @@ def environment(device: torch.device | str) -> dict[str, Any]:
         "device_name": describe_device(device),
         "threads": torch.get_num_threads(),
     }
-
-
-def memory_meaning(device: torch.device | str) -> str:
-    """What `peak_memory` counts on a device, in words."""
-    if torch.device(device).type == "cuda":
-        return "most memory allocated on the device during the work, weights included"
-    return "growth of the process's resident memory during the work, sampled every ms, weights not included"
-
-
-@torch.no_grad()
-def peak_memory(work: Callable[[], object], device: torch.device | str) -> int | None:
-    """Peak memory of the work in bytes (see `memory_meaning`); `None` if the system does not tell it.
-
-    Resident memory is a rough measure. Memory that the allocator still holds from earlier calls is given back first, if
-    the C library can; small growth goes unnoticed.
-    """
-    device = torch.device(device)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        work()
-        torch.cuda.synchronize(device)
-        return int(torch.cuda.max_memory_allocated(device))
-    if not _PAGES.is_file():
-        work()
-        return None
-    # Otherwise the work could live on memory that is already counted in `before`.
-    give_back()
-    before = _resident_bytes()
-    highest, ended = before, threading.Event()
-
-    def sample() -> None:
-        nonlocal highest
-        while not ended.wait(_SAMPLE_S):
-            highest = max(highest, _resident_bytes())
-
-    sampler = threading.Thread(target=sample, daemon=True)
-    sampler.start()
-    try:
-        work()
-    finally:
-        highest = max(highest, _resident_bytes())  # for work that ends before the first sample
-        ended.set()
-        sampler.join()
-    return max(0, highest - before)
-
-
-def _resident_bytes() -> int:
-    return int(_PAGES.read_text().split()[1]) * resource.getpagesize()  # the second number of `statm`: resident pages
 
 
 class OutOfMemory(EnvironmentProblem):
