@@ -23,7 +23,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.processes import Processes
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
-from adaptive_bench.training.gradient import accumulate, split
+from adaptive_bench.training.micro_batches import accumulate, split
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 

@@ -71,7 +71,6 @@ VERSION = 2  # in 1 layers were chosen anew for each number of them that a train
 class StaticDepthConfig(MethodConfig):
     """Parameters of static depth."""
 
-    may_agree: ClassVar[frozenset[str]] = frozenset({"rule", "search_budget"})
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "rule": SearchRange.parse("choice:every|bi|angular|ppl|search", source="the rules of the papers, and a search"),
         "compensate": SearchRange.parse("choice:none|scale", source="DASH's factor, and without it"),

@@ -193,7 +193,7 @@ def training_batch():
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory):
     """A tiny random Llama with a tokenizer of bytes."""
-    from adaptive_bench.testing.backbones import write_model_folder
+    from model_folder import write_model_folder
 
     return write_model_folder(tmp_path_factory.mktemp("model"))
 

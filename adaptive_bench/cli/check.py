@@ -27,7 +27,7 @@ from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
-    from adaptive_bench.testing import Report
+    from adaptive_bench.testing.report import Report
 
 
 def check(
@@ -78,9 +78,8 @@ def check(
 
     from adaptive_bench.live_display import Display
     from adaptive_bench.model.hardware import find_device
-    from adaptive_bench.testing import check_specs
     from adaptive_bench.testing.backbones import FAMILIES
-    from adaptive_bench.testing.report import write_matrix
+    from adaptive_bench.testing.report import check_specs, write_matrix
 
     place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way
@@ -119,7 +118,7 @@ def _print(report: Report, *, err: bool) -> None:
     failing = len({result.spec for result in report.failures})
     passed = f"{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s)"
     legend = "In the table: `.` passed, `-` does not apply, `F` failed."
-    paragraphs = [legend, *failures, *(f"Warning: {warning}" for warning in report.warnings), passed]
+    paragraphs = [legend, *failures, passed]
     typer.echo("\n\n".join([report.table(), *map(paragraph, paragraphs)]), err=err)
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accelerate.utils import set_seed
-from accelerate.utils.memory import clear_device_cache
 from lm_eval import evaluator
 from lm_eval.api.task import Task as HarnessTask
 
@@ -21,9 +20,10 @@ from adaptive_bench.data.sources import revision
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.documents import ask_only, drawn, leave_out
 from adaptive_bench.evaluation.finite import check_metrics
-from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM, OutOfMemory
+from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.model.hardware import find_batch_size
 from adaptive_bench.model.tokenization import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.store.evaluation import Evaluation, Sample
@@ -101,7 +101,7 @@ def evaluate(
     reporter = progress or SilentReporter()
     task = find_task(task_name)
 
-    def ask() -> tuple[Evaluation, list[Sample]]:
+    def ask(rows: int) -> tuple[Evaluation, list[Sample]]:
         model.reset_ledger()
         # A new copy for each attempt, since `leave_out` and lm-eval change it.
         loaded = asked_task(task, data_dir, num_fewshot, split, limit, documents, seed)
@@ -113,7 +113,7 @@ def evaluate(
         lm = AdaptiveLM(
             model,
             tokenizer,
-            batch_size=batch_size,
+            batch_size=rows,
             seed=seed,
             enable_thinking=enable_thinking,
             label=f"{task.name}, {model.spec}{at}",
@@ -138,16 +138,7 @@ def evaluate(
     was_training = model.training
     model.eval()
     try:
-        while True:
-            try:
-                return ask()
-            except OutOfMemory:
-                if batch_size == 1:
-                    raise
-            # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
-            batch_size //= 2
-            clear_device_cache(garbage_collection=True)
-            reporter.line(f"{task_name}: memory ran out, starting again with {batch_size} sequence(s) at a time.")
+        return find_batch_size(task_name, ask, batch_size, reporter)[0]
     finally:
         model.train(was_training)
 

@@ -22,13 +22,12 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from adaptive_bench import processes
 from adaptive_bench.errors import UsageError
-from adaptive_bench.evaluation.batches import OutOfMemory as OutOfMemory
-from adaptive_bench.evaluation.batches import Room, fixed_batches
 from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
-from adaptive_bench.evaluation.scoring import Scored, Scorer
+from adaptive_bench.evaluation.scoring import Room, Scored, Scorer, fixed_batches
 from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
+from adaptive_bench.model.hardware import OutOfMemory
 from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adaptive_bench.evaluation.batches import batches
 from adaptive_bench.evaluation.evaluate import asked_task
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.scoring import batches
 from adaptive_bench.model.generation import padded
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import DocumentSplit

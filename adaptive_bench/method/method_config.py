@@ -72,8 +72,6 @@ class MethodConfig(BaseModel):
         unsound: Settings `a=x` that follow a paper to the letter although they break a rule of the conformance suite.
             `adaptive-bench check` leaves them out unless a spec names them.
         search_space: The range in which `adaptive-bench tune` searches each tuned parameter, by name.
-        may_agree: Parameters that may have the same effect at two values on some model, such as the rule that picks a
-            few layers.
         target_parameter: The parameter that says where training ends. If its value is `None`, training ends at the
             run's target saving.
         falling: Training schedules whose value falls, as pairs of parameters: where it starts, and where it ends.
@@ -82,7 +80,6 @@ class MethodConfig(BaseModel):
     companions: ClassVar[Mapping[str, str]] = {}
     search_space: ClassVar[Mapping[str, SearchRange]] = {}
     unsound: ClassVar[frozenset[str]] = frozenset()
-    may_agree: ClassVar[frozenset[str]] = frozenset()
     falling: ClassVar[Mapping[str, str]] = {}
     target_parameter: ClassVar[str | None] = None
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)

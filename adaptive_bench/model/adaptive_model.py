@@ -22,8 +22,8 @@ from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.calibration import checked_savings, checked_text
 from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel
+from adaptive_bench.model.stored_calibration import Snapshot
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
-from adaptive_bench.model.weights_snapshot import Snapshot
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import find_trained
 from adaptive_bench.store.runs import DEFAULT_OUT

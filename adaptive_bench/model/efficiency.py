@@ -1,4 +1,4 @@
-"""Measures what a method costs and saves on a device: time against the plain model, and memory.
+"""Measures what time a method takes and saves on a device, against the plain model.
 
 All variants are called in turn, in rounds, so that other work of the machine affects them alike. They all read the same
 given tokens: a method is not timed on text that it generated. Two phases are timed: prefill, one forward pass of a
@@ -24,10 +24,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.model.adaptive_model import AdaptiveModel
-from adaptive_bench.model.hardware import memory_meaning, peak_memory
 
 _WARM_UP_STEPS = 3  # decode steps that are not counted
-_MEMORY_STEPS = 8  # new tokens in the pass that measures memory
 
 
 @dataclass(frozen=True)
@@ -178,15 +176,15 @@ def time_model(
 
     Returns:
         Plain values. `plain` and each of `points` have the latency of one batch of prompts (`prefill_s`) and of one
-        more token for each row (`decode_s`), `peak_memory_bytes`, whose meaning on this device `memory` says, and the
-        new tokens of the whole batch per second, including the prompts' time (`tokens_per_s`). A point also has:
+        more token for each row (`decode_s`), and the new tokens of the whole batch per second, including the prompts'
+        time (`tokens_per_s`). A point also has:
 
         * `requested`: The share of saved tokens for which the `dial` was set, in its own unit.
         * `saved`: Measured shares `tokens`, `core`, `net`, `executed`, over prompt and new tokens.
         * `prefill_speedup`, `decode_speedup`: Plain time over ours, within the same round.
         * `saved_time`: The saved share of the plain model's time: in `prefill`, in `decode` and in `total`.
     """
-    method, device = model.method, tokens.device
+    method = model.method
     reachable = sorted({round(min(saving, method.max_saving), 6) for saving in savings})
     dials = [method.checked_dial(saving) for saving in reachable]
     drives = {"plain": drive_plain(plain)}
@@ -196,20 +194,12 @@ def time_model(
     prefill = prefill_in_turns(drives, tokens[:, :prompt], rounds, room=new)
     decode = decode_in_turns(drives, tokens, prompt)
     reports = {name: drive.ledger.report() for name, drive in drives.items() if drive.ledger is not None}
-    # Memory in passes of their own, one variant at a time: while times are taken, all of them hold a cache.
-    part = tokens[:, : prompt + min(new, _MEMORY_STEPS)]
-    memory = {
-        # Nothing of a generator runs before `list` reads it, so the cache is made inside the measurement.
-        name: peak_memory(partial(list, _forwards(drive, part, prompt)), device)
-        for name, drive in drives.items()
-    }
     spreads = {name: (Quantiles.of(prefill[name]), Quantiles.of(decode[name])) for name in drives}
     total_s = {name: prompts.median + new * step.median for name, (prompts, step) in spreads.items()}
     measured: dict[str, dict[str, Any]] = {
         name: {
             "prefill_s": asdict(prompts),
             "decode_s": asdict(step),
-            "peak_memory_bytes": memory[name],
             "tokens_per_s": len(tokens) * new / total_s[name],
         }
         for name, (prompts, step) in spreads.items()
@@ -232,4 +222,4 @@ def time_model(
                 **measured[name],
             }
         )
-    return {"memory": memory_meaning(device), "plain": measured["plain"], "points": points}
+    return {"plain": measured["plain"], "points": points}

@@ -37,16 +37,12 @@ def new_tokens(
     Returns:
         New token ids of each row.
     """
-    check_prompts(model, input_ids, attention_mask)
-    prompts = input_ids.tolist()
-    if attention_mask is not None:
-        pairs = zip(prompts, attention_mask.bool().tolist(), strict=True)
-        prompts = [[token for token, is_real in zip(*row, strict=True) if is_real] for row in pairs]
+    prompts = checked_prompts(model, input_ids, attention_mask)
     return generate_queue(model, prompts, rows=max(1, len(prompts)), max_new_tokens=max_new_tokens, **how)
 
 
-def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None) -> None:
-    """Refuse prompts [B, S] that cannot be continued."""
+def checked_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[int]]:
+    """The tokens of each of some prompts [B, S], without padding; prompts that cannot be continued are refused."""
     check_ids(input_ids)
     if attention_mask is not None:
         check_mask(attention_mask, input_ids)
@@ -61,8 +57,12 @@ def check_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor
         raise UsageError(
             "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
         )
-    longest = input_ids.shape[1] if attention_mask is None else int(attention_mask.sum(dim=1).max())
-    _check_mode_and_length(model, longest)
+    prompts: list[list[int]] = input_ids.tolist()
+    if attention_mask is not None:
+        pairs = zip(prompts, attention_mask.bool().tolist(), strict=True)
+        prompts = [[token for token, is_real in zip(*row, strict=True) if is_real] for row in pairs]
+    _check_mode_and_length(model, max(map(len, prompts)))
+    return prompts
 
 
 def _check_mode_and_length(model: ForwardModel, longest: int) -> None:
@@ -130,14 +130,23 @@ def generate_queue(
         New token ids of each prompt.
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
-    context = model.backbone.context_length
+    ends, device = frozenset(eos_token_ids), next(model.parameters()).device
+
+    def next_tokens(texts: Sequence[Text], logits: Tensor) -> Tensor:
+        if not processors:
+            return choose(logits)
+        # Row by row, so that padding does not count as repeated words.
+        read: Any = (torch.tensor([[*text.prompt, *text.tokens]], device=device) for text in texts)
+        pairs = zip(read, logits.float().split(1), strict=True)
+        return choose(torch.cat([processors(words, row) for words, row in pairs]))
+
+    def is_done(text: Text) -> bool:
+        return text.tokens[-1] in ends or (stop is not None and stop(text.tokens))
+
     # 0 is the key of no document: draws then depend on the text alone.
     keys = [0] * len(prompts) if documents is None else documents
-    texts = [
-        _Text(list(prompt), min(max_new_tokens, context - len(prompt)), key)
-        for prompt, key in zip(prompts, keys, strict=True)
-    ]
-    batch = _Batch(model, choose, frozenset(eos_token_ids), stop, processors)
+    texts = texts_of(model, prompts, max_new_tokens, keys)
+    batch = Batch(model, next_tokens, is_done)
     # A text without room gets no token, not even the one that reading its prompt would give.
     waiting = [text for text in texts if text.room > 0]
     while waiting or batch.texts:
@@ -153,17 +162,38 @@ def generate_queue(
 
 
 @dataclass
-class _Text:
-    """The text generated after one prompt: at most `room` tokens."""
+class Text:
+    """The text generated after one prompt: at most `room` tokens. `place` is the prompt's number."""
 
+    place: int
     prompt: list[int]
     room: int
     document: int
     tokens: list[int] = field(default_factory=list)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another token."""
+        return len(self.tokens) >= self.room
 
-class _Batch:
+
+def texts_of(
+    model: ForwardModel, prompts: Sequence[Sequence[int]], max_new_tokens: int, documents: Sequence[int]
+) -> list[Text]:
+    """The texts that begin with some prompts; each ends with the context at the latest."""
+    context = model.backbone.context_length
+    return [
+        Text(place, list(prompt), min(max_new_tokens, context - len(prompt)), document)
+        for place, (prompt, document) in enumerate(zip(prompts, documents, strict=True))
+    ]
+
+
+class Batch:
     """Texts that are generated together. Texts join, every step adds a token to each, and finished texts leave.
+
+    Args:
+        choose: The next tokens [B] of texts, from their logits [B, V].
+        is_done: Whether a text ends with its newest token, even if it has room left.
 
     Attributes:
         texts: The texts in the batch, one for each row of the cache.
@@ -172,18 +202,16 @@ class _Batch:
     def __init__(
         self,
         model: ForwardModel,
-        choose: Choose,
-        ends: frozenset[int],
-        stop: Callable[[Sequence[int]], bool] | None,
-        processors: LogitsProcessorList | None,
+        choose: Callable[[Sequence[Text], Tensor], Tensor],
+        is_done: Callable[[Text], bool],
     ) -> None:
-        self._model, self._choose, self._ends, self._stop = model, choose, ends, stop
-        self._device, self._processors = next(model.parameters()).device, processors
-        self.texts: list[_Text] = []
+        self._model, self._choose, self._is_done = model, choose, is_done
+        self._device = next(model.parameters()).device
+        self.texts: list[Text] = []
         self._cache: AdaptiveCache | None = None
         self._newest: Tensor | None = None
 
-    def begin(self, texts: Sequence[_Text]) -> int:
+    def begin(self, texts: Sequence[Text]) -> int:
         """Read the prompts of more texts and generate the first token of each; returns how many ended with it."""
         input_ids, attention_mask = padded([text.prompt for text in texts], self._device, left=True)
         documents = torch.tensor([text.document for text in texts], device=self._device)
@@ -207,30 +235,19 @@ class _Batch:
         return before - len(self.texts)
 
     def _write(
-        self, texts: Sequence[_Text], cache: AdaptiveCache, logits: Tensor
-    ) -> tuple[list[_Text], AdaptiveCache, Tensor]:
+        self, texts: Sequence[Text], cache: AdaptiveCache, logits: Tensor
+    ) -> tuple[list[Text], AdaptiveCache, Tensor]:
         """Choose a token for every text; returns the texts that continue, their rows of the cache and their tokens."""
-        chosen = self._choose(self._scores(texts, logits[:, -1]))
-        alive = []
-        for row, (text, token) in enumerate(zip(texts, chosen.tolist(), strict=True)):
+        chosen = self._choose(texts, logits[:, -1])
+        for text, token in zip(texts, chosen.tolist(), strict=True):
             text.tokens.append(token)
-            stops = token in self._ends or (self._stop is not None and self._stop(text.tokens))
-            if not stops and len(text.tokens) < text.room:
-                alive.append(row)
+        alive = [row for row, text in enumerate(texts) if not (self._is_done(text) or text.is_full)]
         # If nobody is left, the cache is not used again, and selecting no rows would be work for nothing.
         if 0 < len(alive) < len(texts):
             rows = torch.tensor(alive, device=chosen.device)
             cache.select_rows(rows, np.array(alive))
             chosen = chosen[rows]
         return [texts[row] for row in alive], cache, chosen
-
-    def _scores(self, texts: Sequence[_Text], logits: Tensor) -> Tensor:
-        """Logits [B, V] after the processors, which run row by row so that padding does not count as repeated words."""
-        if not self._processors:
-            return logits
-        read: Any = (torch.tensor([[*text.prompt, *text.tokens]], device=self._device) for text in texts)
-        pairs = zip(read, logits.float().split(1), strict=True)
-        return torch.cat([self._processors(words, row) for words, row in pairs])
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device, *, left: bool) -> tuple[Tensor, Tensor]:

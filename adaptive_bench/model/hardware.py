@@ -1,21 +1,21 @@
-"""Finds the device, describes the environment for records, and measures peak memory."""
+"""Finds the device and the batch size that fits, and describes the environment for records."""
 
 from __future__ import annotations
 
 import platform
-import resource
-import threading
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from adaptive_bench.backbone.products import processor
-from adaptive_bench.errors import UsageError
-from adaptive_bench.free_memory import give_back
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.progress import Reporter
 from adaptive_bench.validation import DEVICE_RULE, check_device
+
+R = TypeVar("R")
 
 
 def find_device(name: str) -> torch.device:
@@ -33,8 +33,6 @@ def find_device(name: str) -> torch.device:
     return device
 
 
-_PAGES = Path("/proc/self/statm")
-_SAMPLE_S = 1e-3
 _LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
 
 
@@ -59,50 +57,27 @@ def environment(device: torch.device | str) -> dict[str, Any]:
     }
 
 
-def memory_meaning(device: torch.device | str) -> str:
-    """What `peak_memory` counts on a device, in words."""
-    if torch.device(device).type == "cuda":
-        return "most memory allocated on the device during the work, weights included"
-    return "growth of the process's resident memory during the work, sampled every ms, weights not included"
+class OutOfMemory(EnvironmentProblem):
+    """A batch does not fit into memory; `find_batch_size` tries a smaller one."""
 
 
-@torch.no_grad()
-def peak_memory(work: Callable[[], object], device: torch.device | str) -> int | None:
-    """Peak memory of the work in bytes (see `memory_meaning`); `None` if the system does not tell it.
-
-    Resident memory is a rough measure. Memory that the allocator still holds from earlier calls is given back first, if
-    the C library can; small growth goes unnoticed.
+def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
+    """The result of some work, which starts from the beginning each time, at the largest batch size that fits, and that
+    size: the first one, halved whenever memory runs out. At 1 the error is passed on.
     """
-    device = torch.device(device)
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        work()
-        torch.cuda.synchronize(device)
-        return int(torch.cuda.max_memory_allocated(device))
-    if not _PAGES.is_file():
-        work()
-        return None
-    # Otherwise the work could live on memory that is already counted in `before`.
-    give_back()
-    before = _resident_bytes()
-    highest, ended = before, threading.Event()
-
-    def sample() -> None:
-        nonlocal highest
-        while not ended.wait(_SAMPLE_S):
-            highest = max(highest, _resident_bytes())
-
-    sampler = threading.Thread(target=sample, daemon=True)
-    sampler.start()
-    try:
-        work()
-    finally:
-        highest = max(highest, _resident_bytes())  # for work that ends before the first sample
-        ended.set()
-        sampler.join()
-    return max(0, highest - before)
+    while True:
+        try:
+            return work(batch_size), batch_size
+        except Exception as error:
+            if not ran_out_of_memory(error) or batch_size == 1:
+                raise
+        # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
+        batch_size //= 2
+        clear_device_cache(garbage_collection=True)
+        reporter.line(f"{what}: out of memory; now {batch_size} sequence(s) at a time")
 
 
-def _resident_bytes() -> int:
-    return int(_PAGES.read_text().split()[1]) * resource.getpagesize()  # the second number of `statm`: resident pages
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device (or the machine) has no memory left."""
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError | OutOfMemory)
+    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))

@@ -9,24 +9,22 @@ not support are refused by name.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NoReturn, cast
 
 import torch
 from torch import LongTensor, Tensor, nn
-from torch.nn import functional
 from transformers import GenerationConfig, PretrainedConfig, StoppingCriteriaList
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.stopping_criteria import StopStringCriteria
 from transformers.generation.utils import GenerateDecoderOnlyOutput
-from transformers.modeling_outputs import CausalLMOutputWithPast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model.arguments import check_arguments, no_assistance
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.generation import check_prompts
+from adaptive_bench.model.generation import Batch, Text, checked_prompts, texts_of
 
 ENDS_WITH_CONTEXT = "A text ends with the model's context"  # the beginning of a warning
 _WRITES = {GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE}
@@ -49,7 +47,7 @@ def generate(
     streamers, `num_return_sequences`, and `return_dict_in_generate` with scores and logits. A row ends with the context
     at the latest. A finished row leaves the batch: nothing more is computed or booked for it, and it is filled up with
     the pad token (without one, the end token, else 0). Without an end token, rows ended by other criteria continue
-    until all have ended, as in Hugging Face. `use_cache=False` runs the whole text for each token.
+    until all have ended, as in Hugging Face. `use_cache=False` is no error, but a cache is used all the same.
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
@@ -67,19 +65,15 @@ def generate(
     generation_config = deepcopy(generation_config)  # changed below, and the caller's own
     _take_stop_strings(generation_config, kwargs)
     call = _prepared(model, inputs, generation_config, streamer, kwargs)
+    call["input_ids"] = call["input_ids"].to(model.backbone_model.device)
     config: GenerationConfig = call["generation_config"]
-    if not config.use_cache and not model.is_causal:
-        raise UsageError(
-            f"Without a cache a text is read anew for each token, and what {model.spec} decided for a token before "
-            f"may change as the text goes on, got use_cache=False. Leave use_cache out, or take the bench semantics."
-        )
     if (mode := config.get_generation_mode()) not in _WRITES:
         raise UsageError(
             f"generate() writes greedily or by sampling, got {mode.value} from the model's "
             "generation_config. Set model.generation_config = GenerationConfig()."
         )
-    writer = _Writer(model, generator=generator, streamer=streamer, **call)
-    return writer.write()
+    prompts = checked_prompts(model, call["input_ids"], call.pop("attention_mask"))
+    return _Writer(generator=generator, streamer=streamer, **call).write(model, prompts)
 
 
 def _take_stop_strings(config: GenerationConfig | None, kwargs: dict[str, Any]) -> None:
@@ -116,72 +110,50 @@ def _prepared(
 
 
 class _Writer:
-    """One call of `generate`: the loop over new tokens.
+    """What one call of `generate` adds to our loop: Hugging Face's logits processors, stopping criteria and streamer.
 
-    Logits processors and stopping criteria see all rows in their places, including finished ones, as in Hugging Face's
-    loop (some keep state by row). The model sees only the unfinished rows.
+    These see all rows in their places, including finished ones, as in Hugging Face's loop (some keep state by row).
+    The model sees only the unfinished rows.
     """
 
     def __init__(
         self,
-        model: ForwardModel,
         *,
         input_ids: Tensor,
-        attention_mask: Tensor | None,
         logits_processor: Any,
         stopping_criteria: Any,
         generation_config: GenerationConfig,
         generator: torch.Generator | None,
         streamer: Any,
     ) -> None:
-        check_prompts(model, input_ids, attention_mask)
-        self.model, self.config, self.generator, self.streamer = model, generation_config, generator, streamer
-        self.process, self.is_done = logits_processor, stopping_criteria
-        device = next(model.parameters()).device
-        self.sequences, self.prompt = input_ids.to(device), input_ids.shape[1]
-        self.mask = None if attention_mask is None else attention_mask.to(device)
+        self.config, self.generator, self.streamer = generation_config, generator, streamer
+        self.process, self.criteria = logits_processor, stopping_criteria
+        self.sequences = input_ids
         # Without an end token, Hugging Face's loop continues every row until all have ended.
         self.ends = any(hasattr(one, "eos_token_id") for one in stopping_criteria)
-        self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=device)
-        self.left = torch.zeros_like(self.finished)  # rows that have left the batch
-        self.cut = torch.zeros_like(self.finished)  # rows ended only by the context
+        self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        self.on_host: list[bool] = []  # the values of `finished`
         self.scores: list[Tensor] = []
         self.logits: list[Tensor] = []
 
-    def write(self) -> Tensor | GenerateDecoderOnlyOutput:
+    def write(self, model: ForwardModel, prompts: Sequence[Sequence[int]]) -> Tensor | GenerateDecoderOnlyOutput:
         """Generate all tokens of all rows."""
-        length = self.sequences.shape[1]
-        # Real tokens per row: padding takes no room in the context.
-        lengths = torch.full_like(self.sequences[:, 0], length) if self.mask is None else self.mask.sum(dim=1)
-        rows = torch.arange(len(self.sequences), device=self.sequences.device)
-        output = self.model(self.sequences, self.mask, use_cache=self.config.use_cache, logits_to_keep=1)
+        context = model.backbone.context_length
+        texts = texts_of(model, prompts, context, [0] * len(prompts))
+        batch = Batch(model, self._choose, lambda text: self.ends and self.on_host[text.place])
+        cut: set[int] = set()  # rows ended only by the context
+        batch.begin(texts)
         while True:
-            tokens = self._choose(rows, output.logits[:, -1])
-            self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
-            new = self.sequences.shape[1] - length
-            # Hugging Face's criteria read the scores if they are kept.
-            self.finished |= self.is_done(self.sequences, tuple(self.scores) or None)
-            full = lengths + new >= self.model.backbone.context_length
-            self.cut |= full & ~self.finished
-            self.finished |= full
-            self.left = self.finished if self.ends else full
-            if self.streamer is not None:
-                self.streamer.put(tokens.cpu())
-            if self.finished.all():
+            cut |= {text.place for text in texts if text.is_full and not self.on_host[text.place]}
+            if all(self.on_host[text.place] for text in batch.texts):
                 break
-            # `rows` are the batch's rows in the cache; those that have left go out of both.
-            going = ~self.left[rows]
-            if not going.all() and self.config.use_cache:
-                output.past_key_values.select_rows(going.nonzero()[:, 0])
-            rows = rows[going]
-            output = self._next(rows, tokens, output.past_key_values)
+            batch.step()
         if self.streamer is not None:
             self.streamer.end()
-        if cut_rows := int(self.cut.sum()):
+        if cut:
             warnings.warn(
-                f"{ENDS_WITH_CONTEXT} of {self.model.backbone.context_length} tokens at the latest: "
-                f"{cut_rows} of {len(self.cut)} end there, before they are as long as was asked for. Give shorter "
-                f"prompts, or a smaller max_new_tokens.",
+                f"{ENDS_WITH_CONTEXT} of {context} tokens at the latest: {len(cut)} of {len(texts)} end there, before "
+                f"they are as long as was asked for. Give shorter prompts, or a smaller max_new_tokens.",
                 stacklevel=4,  # the caller of `generate`, beyond this method, `generate` and `no_grad`
             )
         if not self.config.return_dict_in_generate:
@@ -189,19 +161,9 @@ class _Writer:
         parts: dict[str, Any] = {"scores": tuple(self.scores) or None, "logits": tuple(self.logits) or None}
         return GenerateDecoderOnlyOutput(sequences=cast(LongTensor, self.sequences), **parts)
 
-    def _next(self, rows: Tensor, tokens: Tensor, cache: Any) -> CausalLMOutputWithPast:
-        """The model's output after the newest tokens [B], for the unfinished rows [R]."""
-        if self.config.use_cache:
-            return self.model(tokens[rows, None], past_key_values=cache, use_cache=True, logits_to_keep=1)
-        new = self.sequences.shape[1] - self.prompt
-        mask = None if self.mask is None else functional.pad(self.mask[rows], (0, new), value=1)
-        # Without a cache the prompt's end must be told: the call reads prompt and answer at once.
-        written = torch.zeros_like(self.sequences[rows], dtype=torch.bool)
-        written[:, self.prompt :] = True
-        return self.model(self.sequences[rows], mask, continuation_mask=written, logits_to_keep=1)
-
-    def _choose(self, rows: Tensor, logits: Tensor) -> Tensor:
-        """The next token [B] from the logits [R, V] of unfinished rows [R]; padding for the others."""
+    def _choose(self, texts: Sequence[Text], logits: Tensor) -> Tensor:
+        """The next tokens [R] of the unfinished rows, from their logits [R, V]."""
+        rows = torch.tensor([text.place for text in texts], device=logits.device)
         # Rows that have left keep their places with logits of 0; what is chosen for them becomes padding.
         everywhere = logits.new_zeros(len(self.sequences), logits.shape[-1], dtype=torch.float32)
         everywhere[rows] = logits.float()
@@ -212,11 +174,17 @@ class _Writer:
         if kept and self.config.output_scores:
             self.scores.append(scores)
         if self.config.do_sample:
-            tokens = torch.multinomial(scores.softmax(dim=-1), 1, generator=self.generator)[:, 0]
+            chosen = torch.multinomial(scores.softmax(dim=-1), 1, generator=self.generator)[:, 0]
         else:
-            tokens = scores.argmax(dim=-1)
-        # By `left`, not `finished`: without an end token, rows that have ended are written on.
-        return tokens.masked_fill(self.left, self._padding())
+            chosen = scores.argmax(dim=-1)
+        tokens = torch.full_like(chosen, self._padding()).index_copy(0, rows, chosen[rows])
+        self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
+        # Hugging Face's criteria read the scores if they are kept.
+        self.finished |= self.criteria(self.sequences, tuple(self.scores) or None)
+        self.on_host = self.finished.tolist()
+        if self.streamer is not None:
+            self.streamer.put(tokens.cpu())
+        return tokens[rows]
 
     def _padding(self) -> int:
         ends = self.config.eos_token_id

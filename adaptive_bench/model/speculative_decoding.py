@@ -27,7 +27,7 @@ from adaptive_bench.engine.ledger import Ledger
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Session, SiteView
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.generation import check_prompts
+from adaptive_bench.model.generation import checked_prompts
 
 Part = Literal["prompt", "draft", "verification"]
 Listener = Callable[[SiteView, Decision], None]
@@ -88,7 +88,7 @@ def self_speculate(
         max_new_tokens: Largest number of new tokens, limited by the context.
         eos_token_ids: The text ends after one of these tokens, which is part of the result; a draft ends there too.
     """
-    check_prompts(model, input_ids, None)
+    checked_prompts(model, input_ids)
     if drafts < 1 or len(input_ids) != 1:
         raise UsageError(
             f"One prompt is continued with drafts of at least 1 token, got {len(input_ids)} prompts and drafts="

@@ -1,27 +1,22 @@
-"""Records a method's decisions while a model runs: by listeners, as a table for one text, or as a digest.
+"""Records a method's decisions while a model runs: by listeners, or as a table for one text.
 
-`AdaptiveModel.decisions` returns the decisions on a text in Python; `adaptive-bench inspect` shows them. Equal digests
-of two specs (`behaviour`) mean that a parameter changes nothing, which is a mistake in the spec or in the method.
+`AdaptiveModel.decisions` returns the decisions on a text in Python; `adaptive-bench inspect` shows them.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Decision, Method, Site, SiteView, method_class
+from adaptive_bench.method import Decision, Method, Site, SiteView
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.tokenization import without_appended_end
-from adaptive_bench.spec import MethodSpec
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -190,60 +185,3 @@ def recorded_decisions(method: Method) -> AbstractContextManager[list[tuple[Site
         return view.site, replace(decision, keep=keep)
 
     return listening(method, recorded)
-
-
-@torch.no_grad()
-def behaviour(model: ForwardModel, text: Mapping[str, Tensor], dials: Iterable[float]) -> str:
-    """Digest of all decisions and logits at some dial values, bit for bit. The model's dial is restored."""
-    digest, before = hashlib.sha256(), model.dial
-    for dial in dials:
-        model.dial = dial
-        with recorded_decisions(model.method) as decisions:
-            logits = model(**text).logits[text["attention_mask"].bool()]
-        for site, decision in decisions:
-            digest.update(f"{site}".encode())
-            for part in (decision.keep, decision.scale, decision.input_scale):
-                digest.update(_bytes(part))
-        digest.update(_bytes(logits))
-    model.dial = before
-    return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor | None) -> bytes:
-    return b"none" if tensor is None else tensor.detach().double().cpu().numpy().tobytes()
-
-
-def duplicate_warnings(behaviours: Mapping[MethodSpec, str]) -> list[str]:
-    """One sentence per group of specs that behave alike although their specs differ in meaning (`says_the_same`).
-
-    No warning is given for two semantics that agree, a parameter set to what its default `None` stands for, and rules
-    that may pick the same layers.
-    """
-    groups: defaultdict[str, list[MethodSpec]] = defaultdict(list)
-    for spec, digest in behaviours.items():
-        groups[digest].append(spec)
-    warnings = []
-    for group in groups.values():
-        distinct: list[MethodSpec] = []
-        for spec in group:
-            if not any(says_the_same(spec, other) for other in distinct):
-                distinct.append(spec)
-        if len(distinct) > 1:
-            names = ", ".join(map(str, distinct[:-1])) + f" and {distinct[-1]}"
-            warnings.append(
-                f"{names} made the same decisions and gave the same logits on the same text, so what tells them apart "
-                "changes nothing. Check that the method reads that parameter, and leave one of them out."
-            )
-    return warnings
-
-
-def says_the_same(one: MethodSpec, other: MethodSpec) -> bool:
-    """Whether two specs differ only in semantics, in parameters whose default `None` leaves the choice open, or in
-    parameters whose values may agree (`MethodConfig.may_agree`).
-    """
-    config = method_class(one).Config
-    mine, theirs = ({key: value for key, value in spec.params if key not in config.may_agree} for spec in (one, other))
-    if one.name != other.name or any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys()):
-        return False
-    fields = config.model_fields
-    return all(fields[key].default is None for key in mine.keys() ^ theirs.keys())

@@ -1,7 +1,7 @@
 """Forecasts the FLOPs and the time of a run's work, from sizes alone: those of the model, of its text and of the plan.
 
-Training FLOPs are counted in a dry step of each method (`training.dry_step`), which needs no values. The count includes
-the backward pass, gates, heads at every layer, adapters and recomputation. Evaluation is priced as the dense model with
+Training FLOPs are counted in a dry step of each method (`dry_step`), which needs no values. The count includes the
+backward pass, gates, heads at every layer, adapters and recomputation. Evaluation is priced as the dense model with
 every token executed, because what a method saves is not known before it runs. A multiply-accumulate is two FLOPs.
 
 Time rests on the means in earlier records of this machine, else on the FLOPs at its measured rate, else on a rough
@@ -45,8 +45,9 @@ from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec, method_name
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import ExampleRequest, Task
-from adaptive_bench.training import encode_examples, resume
-from adaptive_bench.training.dry_step import DryStep, dry_step
+from adaptive_bench.training import resume
+from adaptive_bench.training.cost import DryStep, dry_step
+from adaptive_bench.training.encoding import encode_examples
 from adaptive_bench.training.loop import RESUME_FOLDER
 
 if TYPE_CHECKING:

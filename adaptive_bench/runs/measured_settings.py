@@ -31,8 +31,7 @@ from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import examples_fingerprint, key_of
 from adaptive_bench.task import Example
-from adaptive_bench.training import calibration_batches, encode_examples
-from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
 
 _TIMED_S = 0.4  # least time that passes of one model in one precision are measured
 # Sequences, tokens of each, layers and vocabulary of what is timed, at most. One sequence tells little: where bf16

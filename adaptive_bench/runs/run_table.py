@@ -12,7 +12,6 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class
-from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_targets import target_axis, without_control
@@ -208,7 +207,7 @@ class Outcome:
 def outcome_of(whole: Plan) -> Outcome:
     """Compute a run's table from its records."""
     config, warnings, measured = whole.config, list[str](), list[MeasuredSweep]()
-    answers, behaviours = list[dict[str, Any]](), dict[str, str]()  # behaviours by the name of the sweep's record
+    answers: list[dict[str, Any]] = []
     seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
     for sweep in whole.sweeps:
         points, unprojected = with_projections(sweep)
@@ -220,8 +219,6 @@ def outcome_of(whole: Plan) -> Outcome:
         if sweep.split == "test" and not sweep.variant and points:
             answers.append(answers_of(measured[-1]))
             warnings += _calibration_warnings(sweep)
-        if (about := sweep.record.read("behaviour")) is not None:
-            behaviours[sweep.folder.name] = about["sha256"]
     rows, said = table_of(measured, config.match_on, config.match_phase)
     warnings += said
     if rows and not config.train.steps:
@@ -229,7 +226,7 @@ def outcome_of(whole: Plan) -> Outcome:
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
             "parameters a method adds."
         )
-    warnings += [*(without_control(config) if rows else ()), *_duplicate_warnings(whole, behaviours)]
+    warnings += without_control(config) if rows else []
     return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(answers))
 
 
@@ -242,15 +239,6 @@ def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
         for out, asked in left
         if sweep.split == "test"
     ]
-
-
-def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:
-    """Warnings about specs of the run that behave identically, so that one of them is not what its name says."""
-    by_seed: dict[int, dict[MethodSpec, str]] = {seed: {} for seed in whole.config.seeds}
-    for sweep in whole.sweeps:
-        if sweep.folder.name in behaviours:
-            by_seed[sweep.training.seed][sweep.spec] = behaviours[sweep.folder.name]
-    return [text for of_seed in by_seed.values() for text in duplicate_warnings(of_seed)]
 
 
 def _calibration_warnings(sweep: DialEvaluation) -> list[str]:

@@ -33,8 +33,7 @@ from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import timings
 from adaptive_bench.store.records import SCHEMA
-from adaptive_bench.training import calibration_batches, encode_examples
-from adaptive_bench.training.encoding import padding_id
+from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _CALIBRATION_TOKENS = 4096  # random tokens read for calibration without a run

@@ -15,7 +15,7 @@ from adaptive_bench.backbone.weights import library_versions
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.hardware import environment
+from adaptive_bench.model.hardware import environment, find_batch_size
 from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.progress import Event, Line, Reporter, SilentReporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.backbone_source import BackboneSource, find_device, planned_backbone
@@ -26,10 +26,9 @@ from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.comparability import FACTS
-from adaptive_bench.training import Target, calibration_batches, encode_examples, price, train
-from adaptive_bench.training.encoding import padding_id
-from adaptive_bench.training.loop import RESUME_FOLDER
-from adaptive_bench.training.micro_batches import find_batch_size
+from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
+from adaptive_bench.training.loop import RESUME_FOLDER, train
+from adaptive_bench.training.target import Target, price
 from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences

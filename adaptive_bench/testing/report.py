@@ -20,13 +20,11 @@ from adaptive_bench.capabilities import CAPABILITIES, Matrix
 from adaptive_bench.errors import PluginFault
 from adaptive_bench.method import config_of
 from adaptive_bench.model.hardware import find_device
-from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.check_definition import Result
 from adaptive_bench.testing.checks import CHECKS
-from adaptive_bench.testing.subject import Subject, trained_behaviour
 from adaptive_bench.testing.suite import Shared, Suite
 
 
@@ -64,12 +62,9 @@ _WIDTH = 80
 
 @dataclass(frozen=True)
 class Report:
-    """Results of all checks on all specs and families, warnings of specs that behave alike, and the seconds that it
-    took.
-    """
+    """Results of all checks on all specs and families, and the seconds that it took."""
 
     results: tuple[Result, ...]
-    warnings: tuple[str, ...]
     elapsed_s: float
 
     @property
@@ -118,7 +113,6 @@ class Report:
             "checks": {check.name: check.asserts for check in CHECKS},
             "results": results,
             "capabilities": self.matrix,
-            "warnings": list(self.warnings),
         }
 
 
@@ -141,7 +135,7 @@ def check_specs(
     debug: bool = False,
     device: torch.device | str = "cpu",
 ) -> Report:
-    """Run every check on every spec and family, and compare what the specs do.
+    """Run every check on every spec and family.
 
     Args:
         specs: One or more specs; a text may list several.
@@ -155,17 +149,10 @@ def check_specs(
     for family in families:
         registry.check_name("families", family)
     results: list[Result] = []
-    behaviours: dict[MethodSpec, str] = {}
     shared: Shared = {}
     with (reporter or SilentReporter()).task("check", len(specs) * len(families)) as task:
         for spec in specs:
-            failed = False
             for family in families:
-                family_results = Suite(spec, family, shared=shared, debug=debug, device=device).results()
-                failed |= any(result.status == "failed" for result in family_results)
-                results += family_results
+                results += Suite(spec, family, shared=shared, debug=debug, device=device).results()
                 task.advance(1, spec=str(spec))
-            if not failed:  # a broken spec is not compared with others
-                # One family is enough to tell two specs apart.
-                behaviours[spec] = trained_behaviour(Subject(spec, families[0], device))
-    return Report(tuple(results), tuple(duplicate_warnings(behaviours)), time.perf_counter() - start_s)
+    return Report(tuple(results), time.perf_counter() - start_s)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,6 @@ from transformers import PreTrainedModel
 
 from adaptive_bench.method import method_class, training_spec
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.text_decisions import behaviour
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.backbones import Text, random_text, tiny_backbone
 from adaptive_bench.training.encoding import IGNORED_LABEL
@@ -109,7 +107,6 @@ def calibrate(model: AdaptiveModel) -> None:
 
 LEARNING_RATE = 1e-3
 LENGTHS = (16, 11, 14, 16)
-TRAVELS = (0.2, 0.4, 0.6, 0.8)
 
 
 class ShortTraining:
@@ -162,14 +159,3 @@ def trained_model(subject: Subject, folder: Path, training: ShortTraining | None
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
     return model
-
-
-def trained_behaviour(subject: Subject) -> str:
-    """Behaviour of a spec after a few training steps, which also shows parameters that matter only in training."""
-    with tempfile.TemporaryDirectory() as folder:
-        model = trained_model(subject, Path(folder))
-    calibrate(model)
-    dials = [model.method.checked_dial(share * model.method.max_saved_tokens) for share in SHARES]
-    if model.method.solves_dial:  # a parameter that shifts the dial changes nothing at equal savings
-        dials += [model.method.dial.at(travel) for travel in TRAVELS]
-    return behaviour(model, random_text((24, 24, 17, 24), prompt=6).to(subject.device).arguments, dials)

@@ -1,4 +1,6 @@
-"""Turns examples into token ids: the prompt is masked in the loss, the end-of-sequence token is learned.
+"""Turns examples into token ids, in the order in which every method of a run sees them.
+
+The prompt is masked in the loss, the end-of-sequence token is learned.
 
 Documents without a prompt are packed: concatenated, each with its end token, and cut into sequences of full length.
 
@@ -9,22 +11,27 @@ count in whatever a method distributes over tokens (budgets, capacities, thresho
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.method import document_key
-from adaptive_bench.model.tokenization import as_turns, without_appended_end
+from adaptive_bench.model.generation import generate_queue
+from adaptive_bench.model.tokenization import as_turns, end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter
 from adaptive_bench.task import Example
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+    from adaptive_bench.model import AdaptiveModel
 
 IGNORED_LABEL = -100
 
@@ -174,3 +181,72 @@ def calibration_batches(
     ordered = sorted(examples, key=lambda example: len(example.token_ids))
     chunks = (ordered[start : start + batch_size] for start in range(0, len(ordered), batch_size))
     return [calibration_batch(chunk, pad_id, device) for chunk in chunks]
+
+
+def generated_text(
+    model: AdaptiveModel, examples: Sequence[EncodedExample], tokenizer: PreTrainedTokenizerBase, batch_size: int
+) -> list[EncodedExample]:
+    """The examples with the model's own greedy answers, generated with nothing skipped, instead of the gold answers.
+
+    An answer ends where the model ends it, or at the length of the longest gold answer of the batch. Calibration may
+    use them because they differ from gold answers, and in decoding thresholds are applied to generated ones.
+    """
+    kept = model.dial  # the dial is changed through `method.value`, which does not reset the ledger
+    model.method.value = model.method.dial.skip_nothing
+    ends, processors = end_tokens(model, tokenizer), logits_processors(model)
+    # Texts of a batch are written side by side, so similar prompts need little padding.
+    ordered = sorted(examples, key=lambda example: example.prompt_length)
+    generated = []
+    for start in range(0, len(ordered), batch_size):
+        chunk = ordered[start : start + batch_size]
+        prompts = [example.token_ids[: example.prompt_length] for example in chunk]
+        # Gold answers include their end token, so `longest` has room for one.
+        longest = max(len(example.token_ids) - example.prompt_length for example in chunk)
+        answers = generate_queue(
+            model, prompts, rows=batch_size, max_new_tokens=longest, eos_token_ids=ends, processors=processors
+        )
+        for prompt, answer in zip(prompts, answers, strict=True):
+            ended = answer if answer and answer[-1] in ends else [*answer, ends[0]]  # the last token is never fed
+            generated.append(EncodedExample((*prompt, *ended), len(prompt), truncated=False))
+    model.method.value = kept
+    return generated
+
+
+class DataOrder:
+    """The order of examples: `order[step]` is the tuple of example indices of one optimizer step, counted from 0.
+
+    Each epoch goes through the examples in its own seeded permutation. Any step can be computed directly, so a resumed
+    training needs no replay. The order depends only on the count, the batch size and the seed.
+    """
+
+    def __init__(self, count: int, batch_size: int, steps: int, seed: int) -> None:
+        if count < 1 and steps:
+            raise EnvironmentProblem("Training needs at least one example, got none. Check the data of train_on.")
+        self.count, self.batch_size, self.steps, self.seed = count, batch_size, steps, seed
+        # A step may reach from one epoch into the next.
+        self._epoch = lru_cache(maxsize=2)(self._permutation)
+
+    def _permutation(self, epoch: int) -> list[int]:
+        permutation: list[int] = np.random.default_rng([self.seed, epoch]).permutation(self.count).tolist()
+        return permutation
+
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, step: int) -> tuple[int, ...]:
+        if not 0 <= step < self.steps:
+            raise IndexError(f"step {step} of {self.steps}")
+        positions = range(step * self.batch_size, (step + 1) * self.batch_size)
+        return tuple(self._epoch(position // self.count)[position % self.count] for position in positions)
+
+
+def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:
+    """The sha256 of the token ids in training order: equal digests mean equal tokens in equal order."""
+    digest = hashlib.sha256()
+    for step in range(len(order)):
+        for example in (examples[index] for index in order[step]):
+            # With the lengths, so that tokens cannot move from one example to the next unnoticed.
+            header = (len(example.token_ids), example.prompt_length)
+            # Little-endian and 64 bits wide: the same bytes on every machine.
+            digest.update(np.array([*header, *example.token_ids], dtype="<i8").tobytes())
+    return digest.hexdigest()

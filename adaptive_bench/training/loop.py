@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,12 +24,10 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.records import TRAINING_LOG, Record
 from adaptive_bench.task import Example
 from adaptive_bench.training import resume
-from adaptive_bench.training.cost import FlopCount, TrainingCost
+from adaptive_bench.training.cost import FlopCount
 from adaptive_bench.training.distributed import DistributedTraining, whole
-from adaptive_bench.training.encoding import EncodedExample, encode_examples, padding_id
-from adaptive_bench.training.gradient import StepLoss, accumulate, split
-from adaptive_bench.training.micro_batches import MicroBatches
-from adaptive_bench.training.order import DataOrder, order_digest
+from adaptive_bench.training.encoding import DataOrder, EncodedExample, encode_examples, order_digest, padding_id
+from adaptive_bench.training.micro_batches import MicroBatches, StepLoss, accumulate, split
 from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
@@ -58,10 +55,14 @@ def train(
 ) -> None:
     """Train a model on its device, from the start or from the newest checkpoint in `folder`.
 
-    Writes the record's sections `data` (the training data, with the digest of its order), `timing` and `cost`
-    (`TrainingCost`), `train.jsonl` (one line per step, the same bytes for the same seed), resumable state in `resume/`,
-    and at the end `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in
-    the same bytes as an uninterrupted one. A recipe with no steps writes the model unchanged.
+    Writes the record's sections `data` (the training data, with the digest of its order), `timing` and `cost`,
+    `train.jsonl` (one line per step, the same bytes for the same seed), resumable state in `resume/`, and at the end
+    `checkpoint/`, which exists only when the training is complete. On a CPU a resumed training ends in the same bytes
+    as an uninterrupted one. A recipe with no steps writes the model unchanged.
+
+    `cost` is that of this training alone, without another one from whose result it starts: `tokens` read in all steps,
+    without padding; `flops` of all forward and backward passes, including heads at every layer, padding, and branches
+    of skipping tokens, which the masked executor computes and discards; and `parameters_added`, the method's own.
 
     Several processes share a training (`processes.Processes.sharing`) if all of them call this with the same arguments.
     Each process computes its rows of every batch, and only the leader writes.
@@ -283,12 +284,12 @@ class _Training:
         record = Record(self.folder)
         record.write("timing", timing)
         read = (self.encoded[index] for step in range(len(self.order)) for index in self.order[step])
-        cost = TrainingCost(
-            tokens=sum(len(one.token_ids) for one in read),
-            flops=2.0 * macs,
-            parameters_added=sum(parameter.numel() for parameter in self.model.method.parameters()),
-        )
-        record.write("cost", asdict(cost))
+        cost = {
+            "tokens": sum(len(one.token_ids) for one in read),
+            "flops": 2.0 * macs,
+            "parameters_added": sum(parameter.numel() for parameter in self.model.method.parameters()),
+        }
+        record.write("cost", cost)
         self.model.eval()
         named = None if self.adapters is None else pretrained
         # Saved with the name of its backbone, adapters stay apart; otherwise the merged weights are saved.

@@ -1,29 +1,31 @@
-"""Cuts work into batches that fit into memory: the sequences of an optimizer step, and any other work by trying.
+"""Computes the gradient of an optimizer step, in as many micro-batches as memory requires.
 
 A small optimizer step stays whole and in order. A larger step is sorted by length first. Since the gradient is a sum
-over sequences, cutting changes only rounding (for exceptions see `gradient.accumulate`).
+over sequences, cutting changes only rounding (for exceptions see `accumulate`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import torch
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from accelerate.utils.memory import clear_device_cache
 
 from adaptive_bench.free_memory import usable_bytes
-from adaptive_bench.progress import Reporter
-from adaptive_bench.training.dry_step import dry_step, without_values
-from adaptive_bench.training.encoding import EncodedExample
+from adaptive_bench.model.hardware import ran_out_of_memory
+from adaptive_bench.training.cost import dry_step, without_values
+from adaptive_bench.training.distributed import DistributedTraining
+from adaptive_bench.training.encoding import EncodedExample, training_batch
 
 if TYPE_CHECKING:
     from adaptive_bench.backbone import Backbone
     from adaptive_bench.model import AdaptiveModel
 
-R = TypeVar("R")
 VALUE_BYTES = 4
 OPTIMIZER_VALUES = 3  # values per trained parameter: its gradient and AdamW's two moments
 _MOST_PADDING = 0.1  # share of the slots of a micro-batch
@@ -149,23 +151,80 @@ def _held(batch: Sequence[EncodedExample], footprint: Footprint) -> float:
     return footprint.of(len(batch), longest, sum(one.loss_tokens for one in batch))
 
 
-def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
-    """The result of some work, which starts from the beginning each time, at the largest batch size that fits, and that
-    size: the first one, halved whenever memory runs out. At 1 the error is passed on.
+@dataclass(frozen=True)
+class StepLoss:
+    """The losses of one optimizer step, and its number of predicted tokens.
+
+    `loss` and `terms["ce"]` are means over predicted tokens; the method's own terms are means over `losses_over`.
     """
-    while True:
-        try:
-            return work(batch_size), batch_size
-        except (RuntimeError, MemoryError) as error:
-            if not ran_out_of_memory(error) or batch_size == 1:
-                raise
-        # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
-        batch_size //= 2
-        clear_device_cache(garbage_collection=True)
-        reporter.line(f"{what}: out of memory; now {batch_size} sequence(s) at a time")
+
+    loss: float
+    terms: dict[str, float]
+    tokens: int
 
 
-def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that the device (or the machine) has no memory left."""
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))
+def accumulate(
+    training: DistributedTraining,
+    parts: Sequence[Sequence[EncodedExample]],
+    pad_id: int,
+    precision: str,
+) -> StepLoss | None:
+    """Add the gradient of a batch to the parameters, or return `None` (without a gradient) when memory runs out.
+
+    A micro-batch is weighted by its share of the batch's predicted tokens, and a method's own losses by the share of
+    the tokens over which they average (`Method.losses_over`). So the number of micro-batches changes only rounding.
+    There are two exceptions, in which it changes losses a little, by up to 3e-3 with the methods of this repository: a
+    loss that is no such mean (the square of an executed share), and a method that ranks the tokens of a batch, which
+    then ranks those of a micro-batch.
+
+    Losses are read from the device once, at the end, so that nothing waits between micro-batches. The caller must check
+    that they are finite.
+    """
+    model = training.model
+    device = next(model.parameters()).device
+    total, real = _tokens([example for part in parts for example in part])
+    over_real = model.method.losses_over == "real"
+    names, sums = [""], torch.zeros(0)  # the empty name stands for the whole loss
+    try:
+        for number, micro_batch in enumerate(parts, 1):
+            predicted, read = _tokens(micro_batch)
+            share = predicted / total
+            own = read / real if over_real else share
+            # The whole loss is multiplied by `share` below; this makes the weight of the method's own part `own`.
+            model.own_losses_weigh = own / share
+            last = number == len(parts)
+            with training.syncing(last):
+                with torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext():
+                    tensors = training_batch(training.part(micro_batch), pad_id)
+                    # mask and labels stay on the host, which reads them without waiting for the device
+                    moved = {name: tensors[name].to(device) for name in tensors.keys() - {"attention_mask", "labels"}}
+                    loss = training.loss(tensors | moved)
+                names = ["", *model.raw_loss_terms]
+                # In fp64: the sum over micro-batches is logged, and should not depend on how many there are.
+                shares = torch.tensor([share if name in ("", "ce") else own for name in names], dtype=torch.float64)
+                values = torch.stack([loss.detach(), *model.raw_loss_terms.values()]).double() * shares.to(loss.device)
+                sums = sums + values if len(sums) else values
+                training.backward(loss * share, last=last)
+        found = dict(zip(names, sums.tolist(), strict=True))
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out_of_memory(error):
+            raise
+    else:
+        return StepLoss(found.pop(""), found, total)
+    finally:
+        model.own_losses_weigh = 1.0  # later users of the model call it with whole batches
+    # Only here, outside the handler, are the activations of the failed pass released.
+    model.zero_grad(set_to_none=True)
+    clear_device_cache(garbage_collection=True)
+    return None
+
+
+def _tokens(examples: Sequence[EncodedExample]) -> tuple[int, int]:
+    """The number of predicted tokens, and of tokens that are read (all but the last token of each text)."""
+    return sum(one.loss_tokens for one in examples), sum(len(one.token_ids) - 1 for one in examples)
+
+
+def split(batch: Sequence[EncodedExample], parts: int) -> list[Sequence[EncodedExample]]:
+    """Cut a batch into `parts` runs whose sizes differ by at most one."""
+    edges = [len(batch) * part // parts for part in range(parts + 1)]
+    return [batch[start:end] for start, end in pairwise(edges)]

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench import output
+from adaptive_bench import check_specs, output
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.store.runs import write_run
-from adaptive_bench.testing import check_specs
 
 WRITERS = {
     "export": ("export", "few", "-o"),
@@ -45,7 +44,7 @@ def report():
 @pytest.fixture
 def write(command, few, monkeypatch, report):
     """`write(writer, target)`: give a command that writes to a target."""
-    monkeypatch.setattr("adaptive_bench.testing.check_specs", lambda *_, **__: report)
+    monkeypatch.setattr("adaptive_bench.testing.report.check_specs", lambda *_, **__: report)
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
     return lambda writer, target: command(*WRITERS[writer], str(target))
 

@@ -24,7 +24,7 @@ from adaptive_bench.processes import Processes
 from adaptive_bench.testing.suite import method_specs
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample
-from adaptive_bench.training.gradient import accumulate, split
+from adaptive_bench.training.micro_batches import accumulate, split
 
 pytestmark = pytest.mark.slow
 

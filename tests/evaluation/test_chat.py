@@ -13,7 +13,7 @@ from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
-from adaptive_bench.training import encode_examples
+from adaptive_bench.training.encoding import encode_examples
 
 TEMPLATE = (
     "{% for message in messages %}[{{ message['role'] }}]{{ message['content'] }}</s>{% endfor %}"

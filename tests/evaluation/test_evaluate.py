@@ -137,9 +137,9 @@ def test_memory_that_runs_out_halves_the_batch_aloud_and_counts_nothing_twice(mo
     assert evaluation.batch_size == 3
     assert evaluation.scores == undisturbed.scores
     assert evaluation.report == undisturbed.report
-    assert [line.split("with ")[1] for line in lines.lines] == [
-        "6 sequence(s) at a time.",
-        "3 sequence(s) at a time.",
+    assert [line.split("; now ")[1] for line in lines.lines] == [
+        "6 sequence(s) at a time",
+        "3 sequence(s) at a time",
     ]
 
 

@@ -12,15 +12,15 @@ from lm_eval.models.huggingface import HFLM
 from tokenizers.processors import TemplateProcessing
 
 from adaptive_bench.errors import NotFinite, UsageError
-from adaptive_bench.evaluation import batches
-from adaptive_bench.evaluation.batches import OutOfMemory
+from adaptive_bench.evaluation import scoring
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
+from adaptive_bench.model.hardware import OutOfMemory
 from adaptive_bench.model.text_decisions import encoded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
-from adaptive_bench.training import encode_examples
+from adaptive_bench.training.encoding import encode_examples
 
 PAIRS = [
     ("Question: How many apples are left?\nAnswer:", " 12"),
@@ -182,7 +182,7 @@ def test_little_memory_makes_batches_smaller_and_changes_nothing(skipping, token
         return [score for score, _ in scored], lm.generate_until(_writing())
 
     scores, texts = outcome()
-    monkeypatch.setattr(batches, "usable_bytes", lambda _: usable)
+    monkeypatch.setattr(scoring, "usable_bytes", lambda _: usable)
     monkeypatch.setattr(skipping, "forward", noted)
     few, same = outcome()
     assert few == pytest.approx(scores, abs=1e-4) and same == texts
@@ -191,7 +191,7 @@ def test_little_memory_makes_batches_smaller_and_changes_nothing(skipping, token
 
 def test_batches_that_may_not_be_cut_do_not_fit_as_a_whole(backbone, tokenizer, monkeypatch):
     """`evaluate` then starts again with smaller ones, the same for all documents."""
-    monkeypatch.setattr(batches, "usable_bytes", lambda _: 1)
+    monkeypatch.setattr(scoring, "usable_bytes", lambda _: 1)
     model = AdaptiveModel.build(backbone, "mod@paper").eval()
     pairs = [(context, " 7") for context, _ in PAIRS if context]
     with pytest.raises(OutOfMemory, match=r"4 sequences of .* tokens at a time"):

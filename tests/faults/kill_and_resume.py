@@ -32,6 +32,9 @@ from pathlib import Path
 from armed import Operations, start_armed
 from snapshot import differences, leftovers, snapshot
 
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # also where this is a script
+from model_folder import write_model_folder
+
 from adaptive_bench.progress import Line, Reporter, TaskStarted
 
 _DRAWS = 6  # of a kill that comes in time
@@ -147,7 +150,6 @@ def make_config(out, home):
     """A run of two methods that trains, checkpoints, calibrates, evaluates and has to look for a level."""
     from adaptive_bench.config import RunConfig
     from adaptive_bench.recipe import EvalRecipe, TrainRecipe
-    from adaptive_bench.testing.backbones import write_model_folder
 
     if not (home / "model").is_dir():
         write_model_folder(home / "model")

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from model_folder import write_model_folder
 from snapshot import differences, leftovers, snapshot
-
-from adaptive_bench.testing.backbones import write_model_folder
 
 pytestmark = pytest.mark.slow
 RUN = {

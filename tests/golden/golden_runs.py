@@ -25,13 +25,13 @@ from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
-from adaptive_bench.testing.backbones import write_model_folder
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
-from adaptive_bench.training import calibration_batches, encode_examples, price, train
-from adaptive_bench.training.encoding import padding_id
-from adaptive_bench.training.generated_text import generated_text
+from adaptive_bench.training.encoding import calibration_batches, encode_examples, generated_text, padding_id
+from adaptive_bench.training.loop import train
+from adaptive_bench.training.target import price
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # also where `outputs` is a script
+from model_folder import write_model_folder
 from overhead import measure_overhead
 
 _CONTEXT = 48  # bytes, which are the tokens of the tiny model

@@ -141,10 +141,11 @@ def of_tasks() -> dict[str, Any]:
 
 def of_evaluation(folder: Path) -> dict[str, Any]:
     """Scores and savings of a tiny model on tasks of both kinds."""
+    from model_folder import write_model_folder
+
     from adaptive_bench.evaluation.evaluate import evaluate
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.runs.backbone_source import find_backbone
-    from adaptive_bench.testing.backbones import write_model_folder
 
     write_model_folder(folder / "model")
     source = find_backbone(str(folder / "model"))

@@ -51,8 +51,8 @@ def test_the_dense_model_writes_what_hugging_face_writes(family, setting, shared
     assert (written[1][:, -1] == 0).any(), "a row of this test should end before the others"
 
 
-def test_greedy_equals_the_own_loop_while_skipping(shared_model, random_text):
-    """One meaning, two loops."""
+def test_greedy_equals_the_own_interface_while_skipping(shared_model, random_text):
+    """One meaning, two interfaces."""
     model = shared_model("gateskip")
     model.saving = 0.3
     prompts = padded_prompts(random_text)
@@ -229,7 +229,7 @@ def test_the_name_is_known_to_pipelines(caplog, shared_model):
     assert not caplog.records
 
 
-# `use_cache=False` where tokens skip: the tokens with a cache.
+# `use_cache=False` is no error, and changes nothing.
 
 
 def skipping(model, share=0.3):
@@ -240,14 +240,7 @@ def skipping(model, share=0.3):
 
 @pytest.mark.parametrize("spec", ["gateskip", "random_skip", "mod"])
 def test_without_a_cache_a_method_writes_what_it_writes_with_one(spec, shared_model, random_text):
-    """Decisions of class C0 are the same however a text is cut into calls."""
     model, prompts = skipping(shared_model(spec)), padded_prompts(random_text)
     with_cache = model.generate(**prompts, max_new_tokens=8)
     assert model.compute_report()["saved"]["tokens"] > 0
     assert torch.equal(model.generate(**prompts, max_new_tokens=8, use_cache=False), with_cache)
-
-
-def test_methods_that_would_decide_anew_are_refused(make_backbone, random_text):
-    model = AdaptiveModel.build(make_backbone("llama"), "gateskip@paper").eval()
-    with pytest.raises(UsageError, match="use_cache=False"):
-        model.generate(random_text(1, 4), use_cache=False, max_new_tokens=3)

@@ -60,7 +60,7 @@ def test_a_method_is_timed_over_its_dial_as_far_as_it_goes(spec, make_model, ran
         saved = point["saved_time"]
         assert min(saved["prefill"], saved["decode"]) <= saved["total"] <= max(saved["prefill"], saved["decode"])
         assert saved["prefill"] == pytest.approx(1 - 1 / point["prefill_speedup"]["median"])
-    assert set(timing) == {"memory", "plain", "points"}
+    assert set(timing) == {"plain", "points"}
 
 
 def test_nothing_is_kept_for_a_gradient(make_model, random_text):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.weights_snapshot import Snapshot
+from adaptive_bench.model.stored_calibration import Snapshot
 
 
 def shifted(model, by=0.05):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from model_folder import write_model_folder
 from transformers import AutoModelForCausalLM
 
 from adaptive_bench.backbone import Site
@@ -17,8 +18,7 @@ from adaptive_bench.runs.evaluation_work import Calibrated
 from adaptive_bench.runs.run_table import _calibration_warnings
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import sparing
-from adaptive_bench.testing.backbones import write_model_folder
-from adaptive_bench.training.generated_text import generated_text
+from adaptive_bench.training.encoding import generated_text
 from adaptive_bench.tuning import tune
 
 AUTO = {"train": {"precision": "auto"}}

@@ -12,7 +12,6 @@ from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.methods.dense import Dense
-from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import TaskAdvanced, TaskStarted
 from adaptive_bench.runs import describe, plan, run, training_work
@@ -231,21 +230,6 @@ def test_calibration_halves_its_batch_aloud(config_of, monkeypatch, lines):
     assert [line for line in lines.lines if "2 sequence(s)" in line and "calibrate gateskip" in line]
 
 
-class Idle(Random):
-    """Random skipping with a parameter nobody reads."""
-
-    class Config(Random.Config):
-        volume: int = 0
-
-
-def test_specs_that_do_the_same_are_named(config_of, registered):
-    registered("idle", Idle)
-    outcome = run(config_of("idle,idle[volume=3],idle[kv=evict]"))
-    (warning,) = without_floor(outcome.warnings)
-    assert warning.startswith("idle and idle[volume=3] made the same decisions")
-    assert json.loads((outcome.folder / "run.json").read_text())["warnings"] == outcome.warnings
-
-
 @pytest.mark.slow
 def test_a_training_that_starts_from_another_one_waits_for_it(config_of, lines):
     outcome = run(config_of("router_tuned_mod,gateskip[frozen=true]"), lines, jobs=2)
@@ -275,6 +259,7 @@ def test_no_steps_evaluate_the_model_as_it_is(config_of, model_folder, lines):
     outcome = run(config, lines)
     assert outcome.exit_code == 0
     assert any("Nothing was trained" in warning for warning in outcome.warnings)
+    assert json.loads((outcome.folder / "run.json").read_text())["warnings"] == outcome.warnings
     (training, *_) = plan(config).trainings
     trained = AdaptiveModel.from_pretrained(training.checkpoint).backbone_model.state_dict()
     original = AutoModelForCausalLM.from_pretrained(model_folder).state_dict()

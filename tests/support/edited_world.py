@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from model_folder import write_model_folder
 from safetensors.torch import load_file, save_file
 
 from adaptive_bench import registry, source
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation import lookup
-from adaptive_bench.testing.backbones import write_model_folder
 
 TASK_YAML = """
 include: ../shared/metric.yaml

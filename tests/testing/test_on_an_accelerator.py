@@ -5,8 +5,8 @@ import pytest
 from covering import KINDS
 from pretended_accelerator import DEVICE, pretended
 
+from adaptive_bench import check_specs
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing import check_specs
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 from adaptive_bench.errors import UsageError
 from adaptive_bench.methods.dense import Dense
 from adaptive_bench.processes import Processes
-from adaptive_bench.training import train
 from adaptive_bench.training.distributed import DistributedTraining
+from adaptive_bench.training.loop import train
 
 SPECS = [
     "dense",
@@ -43,7 +43,7 @@ torch.set_num_threads(1)
 from adaptive_bench import processes
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
-from adaptive_bench.training import train
+from adaptive_bench.training.loop import train
 setting = json.loads(Path(sys.argv[2]).read_text())
 examples = [Example(*pair) for pair in setting["examples"]]
 for number, (spec, changes) in enumerate(setting["trainings"]):

@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example
-from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id, training_batch
-from adaptive_bench.training.order import DataOrder, order_digest
+from adaptive_bench.training.encoding import (
+    DataOrder,
+    calibration_batches,
+    encode_examples,
+    order_digest,
+    padding_id,
+    training_batch,
+)
 
 
 def encode(tokenizer, *examples, max_length=64, reporter=None):

@@ -9,8 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.store.records import Record
-from adaptive_bench.training import train
-from adaptive_bench.training.loop import learning_rate_factor
+from adaptive_bench.training.loop import learning_rate_factor, train
 
 ROUNDING = 5e-7  # four units in the last place of fp32: the same tokens, summed in other groups
 

@@ -12,7 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model import AdaptiveModel, adapters
 from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.recipe import LoraRecipe
-from adaptive_bench.training import train
+from adaptive_bench.training.loop import train
 
 
 @pytest.fixture

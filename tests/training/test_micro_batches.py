@@ -7,9 +7,10 @@ import torch
 
 from adaptive_bench import free_memory
 from adaptive_bench.free_memory import free_bytes
-from adaptive_bench.training import micro_batches, train
-from adaptive_bench.training.dry_step import dry_step, without_values
+from adaptive_bench.training import micro_batches
+from adaptive_bench.training.cost import dry_step, without_values
 from adaptive_bench.training.encoding import EncodedExample
+from adaptive_bench.training.loop import train
 from adaptive_bench.training.micro_batches import MicroBatches, measured_footprint, rough_footprint
 
 

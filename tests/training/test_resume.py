@@ -13,7 +13,8 @@ from pretended_accelerator import DEVICE, pretended
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.store.records import Record
-from adaptive_bench.training import resume, train
+from adaptive_bench.training import resume
+from adaptive_bench.training.loop import train
 
 CHILD = """
 import importlib.util, json, sys, time
@@ -23,7 +24,7 @@ parts = importlib.util.module_from_spec(module)
 module.loader.exec_module(parts)
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.task import Example
-from adaptive_bench.training import train
+from adaptive_bench.training.loop import train
 setting = json.loads(sys.argv[3])
 examples = [Example(*pair) for pair in setting["examples"]]
 model = parts.make_model("gateskip")

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from adaptive_bench.training import price
-from adaptive_bench.training.target import _measure
+from adaptive_bench.training.target import _measure, price
 
 SPECS = ["gateskip", "gateskip[shape=scalar]", "mod[every=1]", "skiplayer", "random_skip[trained=true]"]
 
