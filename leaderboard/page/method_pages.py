@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from adaptive_bench.spec import method_name
 
 from ..frame import Board
-from ..method_text import described
+from ..method_text import LINK, described
 from ..page_samples import samples_of
 from ..plain import plain
 from ..row import spec_of
@@ -83,6 +83,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
             about=about,
             links=links,
             code=links.of_file(f"methods/{about.file}") if about.own else "",
+            papers=[link for text in about.sources for link in LINK.findall(text)],
             manual=links.of_manual(f"methods/{name}") if about.own else "",
             standings=[one for part in parts for one in _stands(part, name)],
             executed=[one for where, some in samples for one in _executed(where, some, name)],
@@ -95,9 +96,13 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
 
 
 def _coded(text: str) -> Markup:
-    """The text as HTML, with what stands between backticks as code."""
+    """The text as HTML, with what stands between backticks as code, and links as links."""
+    link = Markup('<a href="{0}" rel="noopener noreferrer">{0}</a>')
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(text.split("`"))
+        Markup("<code>{}</code>").format(piece)
+        if at % 2
+        else Markup(LINK.sub(lambda one: link.format(one[0]), escape(piece)))
+        for at, piece in enumerate(text.split("`"))
     )
 
 
