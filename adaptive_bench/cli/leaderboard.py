@@ -86,9 +86,6 @@ def build(
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
     plugin: options.Plugins = None,
-    one_file: Annotated[
-        bool, typer.Option("--one-file", help="Write index.html alone, without a page for each method.")
-    ] = False,
     manual: Annotated[
         str,
         typer.Option(metavar="ADDRESS", help="Where the documentation is, for links: https://..., or .. beside it."),
@@ -97,12 +94,12 @@ def build(
     out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
-    numbers as Markdown, CSV and Parquet.
+    numbers as Markdown and Parquet.
     """
     chosen = options.tables_of(runs, out, plugin)
     site = registry.get("sites", "board")
     waiting(READING_TABLES)
-    for text in list(site(chosen, to, strict=strict, one_file=one_file, manual=manual)):
+    for text in list(site(chosen, to, strict=strict, manual=manual)):
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
     typer.echo(f"The page is {page}")

@@ -46,12 +46,11 @@ class Part:
     runs: list[dict[str, Any]]
 
 
-def files_of(board: Board, *, one_file: bool = False, links: Links | None = None) -> dict[str, str]:
+def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
     """The HTML of the page by file name: `index.html`, and a page for each method.
 
     Args:
         board: The board to show.
-        one_file: Leave out the methods' pages.
         links: Addresses of repository and documentation.
     """
     links = links or Links()
@@ -62,7 +61,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         style=Markup(style),
         # The page's security policy allows this one style, and no script.
         style_sha256=digest(style),
-        parts=[_shown(part, pages=not one_file) for part in parts],
+        parts=[_shown(part) for part in parts],
         featured=FEATURED,
         columns=COLUMNS,
         problems=board.problems,
@@ -73,7 +72,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )
-    return {"index.html": page} | ({} if one_file else method_pages(board, parts, links))
+    return {"index.html": page} | method_pages(board, parts, links)
 
 
 def _part(group: Group, board: Board) -> Part:
@@ -83,7 +82,7 @@ def _part(group: Group, board: Board) -> Part:
     return Part(group, ordered, runs_of(group.board.folders, board.entries))
 
 
-def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
+def _shown(part: Part) -> dict[str, Any]:
     """The values that the template shows of a group."""
     group = part.group
     levels = []
@@ -92,7 +91,7 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
         header, body = short(standing, lines) if lines else by_task(standing)
         # Without a scale no line has a score; then all of them are shown by task.
         lines = lines or list(standing.lines)
-        names = [page_of(line.label) if pages else "" for line in lines]
+        names = [page_of(line.label) for line in lines]
         levels.append(
             {
                 "title": level_text(standing),
