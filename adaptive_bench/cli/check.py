@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import Device, Plugins, debugging, names_of, writable
+from adaptive_bench.cli.options import AsJson, Device, Plugins, RecordFile, debugging, names_of, writable
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -42,13 +42,8 @@ def check(
         list[str] | None,
         typer.Option(help="Family of `list families` to check on instead of the usual three; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead: `-o -`.")] = False,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", parser=writable, help="Write all results to this JSON file; - for standard output."
-        ),
-    ] = None,
+    as_json: AsJson = False,
+    json_file: RecordFile = None,
     capabilities: Annotated[
         Path | None,
         typer.Option(parser=writable, help="Write what each spec can do to this file, for `list methods`."),
