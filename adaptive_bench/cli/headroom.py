@@ -41,8 +41,7 @@ def headroom(
     it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`).
     Oracles know the answers: they are not methods, and no table ranks them.
     """
-    rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
-    asked = tuple(sorted(options.numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
+    asked = options.shares(levels, "--levels")
     load_libraries(plugin)
     from adaptive_bench.headroom.named_models import find_subjects
     from adaptive_bench.headroom.study import Settings, study

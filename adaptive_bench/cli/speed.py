@@ -54,8 +54,7 @@ def time(
     the methods are untrained and read random tokens, because time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, the tables of `run` have columns of saved time.
     """
-    rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
-    shares = tuple(sorted(options.numbers(savings, "--savings", float, rule, options.is_share)))
+    shares = options.shares(savings, "--savings")
     batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
     load_libraries(plugin)
     import torch
@@ -166,8 +165,7 @@ def speculate(
     The text must be that of greedy decoding. If a text differs, the logits of the two candidate tokens say whether
     rounding explains it; if it does not, the command exits with 1.
     """
-    rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
-    shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
+    shares = options.shares(savings, "--savings")
     load_libraries(plugin)
     import torch
 
@@ -178,7 +176,7 @@ def speculate(
     settings = Settings(
         tasks=tuple(names),
         limit=limit,
-        savings=tuple(sorted(shares)),
+        savings=shares,
         drafts=draft_length,
         new=max_new_tokens,
         rounds=rounds,
