@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..entry import REPRODUCED
@@ -23,7 +22,7 @@ from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
 from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
-from .method_pages import Links, method_pages, page_of, source
+from .method_pages import Links, method_pages, page_of, source, template_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
 # The citation of `CITATION.cff`, with braces doubled for `format`. Double braces in the result keep BibTeX from taking
@@ -56,8 +55,7 @@ def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
     links = links or Links()
     parts = [_part(group, board) for group in groups_of(board)]
     style = source("board.css")
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source("board.html"))
-    page = template.render(
+    page = template_of(source("board.html")).render(
         style=Markup(style),
         # The page's security policy allows this one style, and no script.
         style_sha256=digest(style),

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from adaptive_bench.spec import method_name
@@ -69,9 +69,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
         parts: The `Part` of each model and recipe, with its `group` and `standings`.
         links: Addresses of repository and documentation.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters["coded"] = _coded
-    template = environment.from_string(source("method.html"))
+    template = template_of(source("method.html"))
     names = dict.fromkeys(method_name(row.label) for part in parts for row in part.group.board.rows)
     # Read once for all pages, since it opens every point of every run.
     samples = [(part.group.name, _samples(part.group.board)) for part in parts] if names else []
@@ -93,6 +91,13 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
             version=version("adaptive-bench"),
         )
     return found | ({f"{FOLDER}/{STYLE}": source(STYLE)} if found else {})
+
+
+def template_of(text: str) -> Template:
+    """The template of a page, in which every value is escaped."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["coded"] = _coded
+    return environment.from_string(text)
 
 
 def _coded(text: str) -> Markup:
