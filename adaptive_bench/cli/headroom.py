@@ -16,12 +16,7 @@ _WIDTH = 80
 
 
 def headroom(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="nano, a folder in Hugging Face layout, a hub id; or a run: its dense model."
-        ),
-    ],
+    model: options.RunOrModel,
     tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],
     levels: Annotated[str, typer.Option(help="Net savings at which headroom is read.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
@@ -38,8 +33,8 @@ def headroom(
     """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
     Headroom is the score of an attainable oracle less that of the best static set. Layers are left out of the model as
-    it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`).
-    Oracles know the answers: they are not methods, and no table ranks them.
+    it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`); of a
+    run, the dense model is studied. Oracles know the answers: they are not methods, and no table ranks them.
     """
     asked = options.shares(levels, "--levels")
     load_libraries(plugin)
