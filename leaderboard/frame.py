@@ -1,4 +1,4 @@
-"""Reads run folders into one board: the list of rows behind the page, Markdown, CSV and Parquet."""
+"""Reads run folders into one board: the list of rows behind the page, Markdown and Parquet."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from .plain import plain
 
 _LABEL = re.compile(r"^(Idea|Papers?|Source, equations, deviations|Source|Equations|Deviations[^:\n]*):", re.MULTILINE)
 # Ends in a letter, a digit or a slash, so that the full stop after a link is not part of it.
-_LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}/[A-Za-z0-9._~%/\-]*[A-Za-z0-9/]", re.ASCII)
-_ARXIV = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
+LINK = re.compile(r"https://[A-Za-z0-9.\-]+\.[A-Za-z]{2,}/[A-Za-z0-9._~%/\-]*[A-Za-z0-9/]", re.ASCII)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _SENTENCES, _LONGEST = 3, 3000
 
@@ -28,7 +27,7 @@ class Described:
     Attributes:
         title: First line of the docstring.
         idea: At most three sentences.
-        sources: The papers or sources that it names, each with its link, which may be empty.
+        sources: The papers or sources that it names, one text each.
         deviations: Deviations from the paper, one text each.
         file: Name of the method's file.
         own: Whether the method belongs to this package.
@@ -36,7 +35,7 @@ class Described:
 
     title: str = ""
     idea: str = ""
-    sources: tuple[tuple[str, str], ...] = ()
+    sources: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
     file: str = ""
     own: bool = False
@@ -60,49 +59,28 @@ def _docstring(file: Path) -> str:
 
 def _of_docstring(text: str, file: str, own: bool) -> Described:
     title, _, rest = text.partition("\n\n")
-    parts = _labelled(rest)
-    idea = _SENTENCE.split(plain(parts.get("Idea", ""), _LONGEST))
-    cited = [parts[label] for label in ("Paper", "Papers", "Source") if label in parts]
-    deviations = next((body for label, body in parts.items() if label.startswith("Deviations")), "")
+    # With one group in the pattern: the text before the first label, then label and text in turn.
+    _, *parts = _LABEL.split(rest)
+    labelled = dict(zip(parts[::2], parts[1::2], strict=True))
+    # A text ends at the next label or after its paragraph; deviations may be a list of paragraphs.
+    first = {label: _one_line(body.strip().partition("\n\n")[0]) for label, body in labelled.items()}
     return Described(
         plain(title, _LONGEST),
-        " ".join(idea[:_SENTENCES]),
-        tuple(source for one in cited for source in _sources(one)),
-        tuple(_items(deviations)),
+        " ".join(_SENTENCE.split(first.get("Idea", ""))[:_SENTENCES]),
+        tuple(first[label] for label in ("Paper", "Papers", "Source") if first.get(label)),
+        tuple(_items(next((body for label, body in labelled.items() if label.startswith("Deviations")), ""))),
         plain(file, 100),
         own,
     )
 
 
-def _labelled(text: str) -> dict[str, str]:
-    """Texts by label. A text ends at the next label or after its paragraph; deviations may be a list of paragraphs."""
-    # With one group in the pattern: the text before the first label, then label and text in turn.
-    _, *parts = _LABEL.split(text)
-    return {
-        label: body if label.startswith("Deviations") else body.strip().partition("\n\n")[0]
-        for label, body in zip(parts[::2], parts[1::2], strict=True)
-    }
-
-
 def _items(text: str) -> Iterator[str]:
     """The items of a list, or the whole text as one item."""
-    items = re.split(r"^\* ", textwrap.dedent(text.strip()), flags=re.MULTILINE)
-    for item in items:
-        known = plain(" ".join(item.split("\n\n")[0].split()), _LONGEST).strip().rstrip(";")
+    for item in re.split(r"^\* ", textwrap.dedent(text.strip()), flags=re.MULTILINE):
+        known = _one_line(item.split("\n\n")[0]).rstrip(";")
         if known and known != "none.":
             yield known
 
 
-def _sources(text: str) -> Iterator[tuple[str, str]]:
-    """Pairs of a name and a link for each work that a text cites; the text with an empty link if it has no address."""
-    # Docstrings are wrapped, so a name may be broken at any space.
-    words = plain(" ".join(text.split()), _LONGEST).strip()
-    links = _LINK.findall(words) or [f"https://arxiv.org/abs/{one}" for one in _ARXIV.findall(words)]
-    if len(links) == 1:
-        # A link that was first in its parentheses leaves its comma behind.
-        yield _LINK.sub("", words).replace("(, ", "(").strip(" ,;.") or links[0], links[0]
-    elif links:
-        yield words, ""
-        yield from ((link, link) for link in links)
-    elif words:
-        yield words, ""
+def _one_line(text: str) -> str:
+    return plain(" ".join(text.split()), _LONGEST).strip()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Any
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Characters that Markdown, or GitHub's extension of it, may read as markup.
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#|!~&])")
 
@@ -27,14 +25,6 @@ def block(text: object, longest: int = 4000) -> str:
     lines = str(text)[: 4 * longest].splitlines()
     kept = "\n".join(plain(line.replace("\t", "    "), longest) for line in lines)
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
-
-
-def cell(value: Any) -> Any:
-    """A value for a spreadsheet: text that would run as a formula gets an apostrophe in front."""
-    if not isinstance(value, str):
-        return value
-    text = plain(value)
-    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def markdown(text: str, longest: int = 500) -> str:

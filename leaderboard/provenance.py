@@ -80,10 +80,10 @@ def _run(folder: Path) -> dict[str, Any]:
     return {
         **_began(folder, [path.name for path in plugins_in(folder)]),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
-        "environments": [],  # each record shows its own
+        "environments": versions_of(folder),
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
-        "records": [_record(record) for record in records_of(folder)],
+        "records": [],  # `adaptive-bench show` has those of a run
     }
 
 
@@ -124,23 +124,6 @@ def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
         "name": name,
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *options]),
         "config": block(read_text(folder / "config.yaml")),
-    }
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    config, data, timing, environment, status = (
-        Record(folder).read(section) or {} for section in ("config", "data", "timing", "env", "status")
-    )
-    return {
-        "record": folder.name,
-        "methods": sorted({plain(str(sweep.get("method")), 200) for _, sweep in sweeps_of(folder)}),
-        "facts": {
-            **_facts(config, ("method", "seed", "backbone", "code", "method_learning_rate")),
-            **_facts(data, ("tokens", "order_sha256")),
-            **_facts(timing, ("train_s",)),
-            **_facts(environment, VERSIONS),
-            **_facts(status, ("state", "reason")),
-        },
     }
 
 

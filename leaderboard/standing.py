@@ -15,6 +15,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.tables.comparison import Column, Difference, rank_intervals
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.tables.intervals import UNBOUNDED, interval
+from adaptive_bench.tables.outcome import known_mean
 from adaptive_bench.task import metric_of
 
 from .frame import Board
@@ -179,10 +180,10 @@ def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
     behind = [board.behind(row) for row in some]
     line = replace(
         line,
-        saved=_mean([row.saved for row in some]),
-        skipped=_mean([row.saved_tokens for row in some]),
-        net=_mean([row.saved_net for row in some]),
-        projected=_mean([row.projected_net for row in some]),
+        saved=known_mean([row.saved for row in some]),
+        skipped=known_mean([row.saved_tokens for row in some]),
+        net=known_mean([row.saved_net for row in some]),
+        projected=known_mean([row.projected_net for row in some]),
         times=_times([{} if one is None else one[0].times(row) for one, row in zip(behind, some, strict=True)]),
         eligible=" or ".join(dict.fromkeys(row.eligible for row in some if row.eligible not in (None, "", "none"))),
     )
@@ -292,8 +293,3 @@ def _ranked(lines: Sequence[Line], tasks: Sequence[Row]) -> list[Line]:
     return [
         replace(line, rank=ranks.get(line.label), over_static=over.get((line.label, static or ""))) for line in ordered
     ]
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None

@@ -1,5 +1,7 @@
 """What is measured beside greedy decoding: costs by hand, equal texts, and what is refused."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -21,7 +23,7 @@ def measured(monkeypatch, random_text):
     def run(model, ends=(), lengths=LENGTHS, **settings):
         rows = [random_text(1, length, seed)[0].tolist() for seed, length in enumerate(lengths)]
         monkeypatch.setattr(speculation, "prompts_of", lambda *_: (rows, 0, ends))
-        drafter = Subjects("tiny", [model], None)
+        drafter = Subjects("tiny", [model], None, Path())
         given = {"tasks": ("toy",), "savings": (0.3,), "drafts": 3, "new": 9, "rounds": 1} | settings
         return study(drafter, Settings(**given), SilentReporter()), rows
 

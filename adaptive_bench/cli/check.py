@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import keyword
-import os
 import platform
 import re
-import tempfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import DEFAULT_OUT, DataDir, Device, Plugins, debugging, names_of, writable
+from adaptive_bench.cli.options import AsJson, Device, Plugins, RecordFile, debugging, names_of, writable
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
@@ -44,13 +42,8 @@ def check(
         list[str] | None,
         typer.Option(help="Family of `list families` to check on instead of the usual three; may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all results as JSON instead: `-o -`.")] = False,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", parser=writable, help="Write all results to this JSON file; - for standard output."
-        ),
-    ] = None,
+    as_json: AsJson = False,
+    json_file: RecordFile = None,
     capabilities: Annotated[
         Path | None,
         typer.Option(parser=writable, help="Write what each spec can do to this file, for `list methods`."),
@@ -190,12 +183,10 @@ _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "lm-eval", "safe
 _Finding = tuple[str, bool | None, str]  # what was checked, whether it is in order (`None`: for information), details
 
 
-def doctor(
-    data_dir: DataDir = None, out: Annotated[Path, typer.Option(help="Folder a run would write to.")] = DEFAULT_OUT
-) -> None:
-    """Check versions, devices, network, data, caches and the output folder."""
+def doctor() -> None:
+    """Check versions, devices, network and cache; what one run needs besides is checked by `run --dry-run`."""
     broken = []
-    for what, ok, detail in _findings(data_dir, out):
+    for what, ok, detail in _findings():
         mark = {True: "ok", False: "MISSING", None: "-"}[ok]
         typer.echo(f"{what:16} {mark:8} {detail}")
         broken += [what] if ok is False else []
@@ -203,7 +194,7 @@ def doctor(
         raise EnvironmentProblem(f"Not everything is in order: {', '.join(broken)}. The lines above say what to do.")
 
 
-def _findings(data_dir: Path | None, out: Path) -> Iterator[_Finding]:
+def _findings() -> Iterator[_Finding]:
     # A generator, so that each line is printed when it is found: torch takes seconds to import, and so may the hub.
     yield "python", None, f"{platform.python_version()} on {platform.platform()}"
     for name in ("adaptive-bench", *_PACKAGES):
@@ -217,8 +208,6 @@ def _findings(data_dir: Path | None, out: Path) -> Iterator[_Finding]:
 
     exists = "exists" if Path(HF_HUB_CACHE).is_dir() else "is made by the first download"
     yield "cache", None, f"{HF_HUB_CACHE} {exists}"
-    yield _data(data_dir)
-    yield _writable(out)
 
 
 def _devices() -> _Finding:
@@ -242,27 +231,3 @@ def _hub() -> _Finding:
     what = answer.detail if answer.is_off else f"{answer.endpoint} cannot be reached ({answer.detail})"
     without = "hub ids need --model and --data-dir with local folders; the nano default needs neither"
     return "hub", None, f"{what}; {without}"
-
-
-def _data(data_dir: Path | None) -> _Finding:
-    from adaptive_bench.config import DATA_VARIABLE
-
-    given = str(data_dir) if data_dir else os.environ.get(DATA_VARIABLE)
-    if not given:
-        return "data", None, f"no local files ({DATA_VARIABLE} is not set): tasks read from the hub"
-    if not Path(given).is_dir():
-        return "data", False, f"{given} is not a folder: correct --data-dir or {DATA_VARIABLE}"
-    return "data", True, f"{given}: {', '.join(sorted(path.name for path in Path(given).iterdir() if path.is_dir()))}"
-
-
-def _writable(out: Path) -> _Finding:
-    # A run could not make the folder at such a link, even though the folder around it can be written.
-    if out.is_symlink() and not out.exists():
-        return "output", False, f"{out} is a link that leads to no folder: correct it, or --out"
-    # A run makes the folders that are missing, so the nearest one that exists decides.
-    existing = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            return "output", True, f"{out.absolute()} can be written"
-    except OSError as error:
-        return "output", False, f"{existing} cannot be written ({error.strerror}): choose another folder with --out"

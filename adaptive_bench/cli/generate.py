@@ -222,7 +222,7 @@ def export_model(
     backbone = find_backbone(config_of(folder).model)
     if without_layers is not None:
         model = AdaptiveModel.from_pretrained(found, spec, calibration=calibration, **how)
-        _write_pruned(model, without_layers, to, backbone.name, load_tokenizer(found))
+        _write_pruned(model, without_layers, to, load_tokenizer(found))
         return
     # Calibrations are copied as files below, all of them; the model itself needs none.
     model = AdaptiveModel.from_pretrained(found, spec, calibration=None, **how)
@@ -248,8 +248,8 @@ def export_model(
     typer.echo(f"Wrote {to}: {_megabytes(to)}")
 
 
-def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write the backbone without a number of layers, with its tokenizer and a short card."""
+def _write_pruned(model: AdaptiveModel, layers: int, to: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write the backbone without a number of layers, with its tokenizer."""
     from adaptive_bench.model.compression import pruned
 
     if not model.method.skips_whole_layers:
@@ -257,22 +257,12 @@ def _write_pruned(model: AdaptiveModel, layers: int, to: Path, base: str, tokeni
             f"--without-layers is for a method whose dial is a number of layers, got {model.spec}. Name static_depth, "
             f"for example `--method 'static_depth[rule=bi]'`, of a run that has it."
         )
-    if layers >= model.backbone.num_layers:
-        raise UsageError(
-            f"--without-layers is from 1 to {model.backbone.num_layers - 1}, so that one layer stays, got {layers}. "
-            f"Give fewer."
-        )
     model.dial = layers  # such a method's dial is the number of layers that it leaves out
     plain = pruned(model)
-    gone = ", ".join(map(str, plain.config.pruned_layers))
     with atomic.new_folder(to) as temporary:
         plain.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        card = (
-            f"# {to.name}\n\n{base} without {layers} of its {model.backbone.num_layers} layers, those that "
-            f"`{model.spec}` leaves out: {gone}, counted from 0. A plain model of transformers.\n"
-        )
-        atomic.write_text(temporary / "README.md", card)
+    gone = ", ".join(map(str, plain.config.pruned_layers))
     typer.echo(f"Wrote {to}, without layers {gone} of {model.backbone.num_layers}: {_megabytes(to)}")
 
 

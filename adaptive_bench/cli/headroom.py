@@ -8,20 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from adaptive_bench.cli import options
-from adaptive_bench.cli.terminal_text import load_libraries, numbers_table, plain_table, wrapped
+from adaptive_bench.cli.terminal_text import load_libraries, plain_table, wrapped
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.validation import LARGEST_SEED
 
 _WIDTH = 80
-_SITES = 4  # most costly sites shown for each task
 
 
 def headroom(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="nano, a folder in Hugging Face layout, a hub id; or a run: its dense model."
-        ),
-    ],
+    model: options.RunOrModel,
     tasks: Annotated[str, typer.Option(help="Tasks, as for `run`.")],
     levels: Annotated[str, typer.Option(help="Net savings at which headroom is read.")] = "0.05,0.1,0.15,0.2,0.25",
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, of both splits; a seeded draw.")] = 128,
@@ -38,13 +33,12 @@ def headroom(
     """Measure what adaptive methods could save at most: which sites matter, oracles, best static sets of layers.
 
     Headroom is the score of an attainable oracle less that of the best static set. Layers are left out of the model as
-    it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`).
-    Oracles know the answers: they are not methods, and no table ranks them.
+    it is, so methods that train it to skip are not bounded. Train it on the tasks first (`run --methods dense`); of a
+    run, the dense model is studied. Oracles know the answers: they are not methods, and no table ranks them.
     """
-    rule = "savings between 0 and 1 such as 0.1,0.15 (0.15 is 15 %)"
-    asked = tuple(sorted(options.numbers(levels, "--levels", float, rule, lambda level: 0 < level < 1)))
+    asked = options.shares(levels, "--levels")
     load_libraries(plugin)
-    from adaptive_bench.headroom.named_models import find_subject
+    from adaptive_bench.headroom.named_models import find_subjects
     from adaptive_bench.headroom.study import Settings, study
     from adaptive_bench.live_display import Display
 
@@ -57,7 +51,8 @@ def headroom(
         data_dir=root,
         batch_size=batch,
     )
-    subject = find_subject(model, device, out)
+    asked_for = "the model that headroom is measured on,"
+    subject = find_subjects(model, [MethodSpec("dense")], out=out, device=device, asked=asked_for)
     with Display() as reporter:
         record = study(subject, names, settings, out, reporter)
     options.give_record(record, to, as_json, shown)
@@ -65,11 +60,11 @@ def headroom(
 
 def shown(record: Mapping[str, Any]) -> str:
     """All tasks, one after the other, and a legend."""
-    parts = [part for task in record["tasks"] for part in _task(task, record["share_skipping"])]
+    parts = [part for task in record["tasks"] for part in _task(task)]
     return "\n\n".join([*parts, *_LEGEND])
 
 
-def _task(task: Mapping[str, Any], share: float) -> list[str]:
+def _task(task: Mapping[str, Any]) -> list[str]:
     number = _Number(task["unit"])
     dense = task["dense"]
     better = "" if task["better"] == "higher" else ", lower is better"
@@ -77,7 +72,9 @@ def _task(task: Mapping[str, Any], share: float) -> list[str]:
         f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
         f"{number.of(dense['score'])} {number.ends(dense)}"
     )
-    return [wrapped(title, _WIDTH), _levels(task, number), wrapped(verdict(task), _WIDTH), _sites(task, share)]
+    told = [title, verdict(task), f"Sites that matter, as for `run`: {task['sites']['described']}."]
+    heading, *sentences = (wrapped(text, _WIDTH) for text in told)
+    return [heading, _levels(task, number), *sentences]
 
 
 def verdict(task: Mapping[str, Any]) -> str:
@@ -125,22 +122,6 @@ def _levels(task: Mapping[str, Any], number: _Number) -> str:
     return plain_table(rows, ["saved", "static", "crossed", "gold", "headroom"], colalign=("right",) * 5)
 
 
-def _sites(task: Mapping[str, Any], share: float) -> str:
-    sites = task["sites"]
-    rows = sorted(sites["rows"], key=lambda row: -row["cost"])[:_SITES]
-    median = sites["median"]
-    body = [
-        [
-            f"{row['layer']} {row['branch']}",
-            f"{row['cost']:.4f}",
-            f"{row['cost'] / median:.1f}x" if median > 0 else "n/a",
-        ]
-        for row in rows
-    ]
-    header = [f"KL where {100 * share:.0f} % of tokens skip", "nats", "of the median"]
-    return numbers_table(header, [*body, ["median site", f"{median:.4f}", ""]])
-
-
 class _Number:
     """Formats the numbers of a metric."""
 
@@ -167,8 +148,7 @@ _LEGEND = (
         "saved: net FLOPs, mean over documents. static: best mixture of fixed sets of layers, chosen on validation "
         "documents, left out of the model as it is. The others choose a set for each document, knowing answers: gold "
         "by the right answers; crossed by the full model's answers to one asking, scored on another. headroom: crossed "
-        "less static, with the 95 % interval over documents; above 0 the oracle is better. KL: from the full model, "
-        "if one branch alone is skipped.",
+        "less static, with the 95 % interval over documents; above 0 the oracle is better.",
         _WIDTH,
     ),
     "Oracles bound what methods can do on this model. They are no methods.",

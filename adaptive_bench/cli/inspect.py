@@ -74,8 +74,7 @@ def inspect(
     if paper and to is not None and to != output.STDOUT and to.suffix != ".json":
         raise UsageError(f"--paper is printed, and written as .json, got -o {str(to)!r}. Name such a file.")
     prompt, given = _read(text), _read(answer)  # before the libraries load, which takes seconds
-    rule = "shares from 0 up to but not 1 such as 0,0.1,0.2 (0.2 is 20 %)"
-    asked = None if savings is None else options.numbers(savings, "--savings", float, rule, options.is_share)
+    asked = None if savings is None else options.shares(savings, "--savings")
     load_libraries(plugin)
     from adaptive_bench.headroom.named_models import find_subjects
     from adaptive_bench.inspection.gate_analysis import gate_analysis

@@ -86,9 +86,6 @@ def build(
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
     plugin: options.Plugins = None,
-    one_file: Annotated[
-        bool, typer.Option("--one-file", help="Write index.html alone, without a page for each method.")
-    ] = False,
     manual: Annotated[
         str,
         typer.Option(metavar="ADDRESS", help="Where the documentation is, for links: https://..., or .. beside it."),
@@ -97,12 +94,12 @@ def build(
     out: options.Out = options.DEFAULT_OUT,
 ) -> None:
     """Write a board: `index.html` and a page for each method, which need no network and no scripts, and the same
-    numbers as Markdown, CSV and Parquet.
+    numbers as Markdown and Parquet.
     """
     chosen = options.tables_of(runs, out, plugin)
     site = registry.get("sites", "board")
     waiting(READING_TABLES)
-    for text in list(site(chosen, to, strict=strict, one_file=one_file, manual=manual)):
+    for text in list(site(chosen, to, strict=strict, manual=manual)):
         typer.echo(paragraph(text), err=True)
     page = to / "index.html"
     typer.echo(f"The page is {page}")
@@ -305,17 +302,3 @@ def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
         "seeds": str(row["seeds"]),
         "rerun": "n/a" if again["score"] is None else f"{again['score']:.4f}",
     }
-
-
-@app.command("publish", cls=options.Command)
-def publish(
-    site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
-    to: Annotated[str, typer.Option(help="Name or address of a git remote.")] = "origin",
-    branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
-    docs: Annotated[
-        Path | None,
-        typer.Option(help="Site of the documentation (`make docs`: build/docs), published around the board."),
-    ] = None,
-) -> None:
-    """Commit a site to a branch of a git remote. The local work tree is not touched."""
-    typer.echo(registry.get("sites", "publish")(site, to, branch, docs))

@@ -189,9 +189,10 @@ def is_count(number: int) -> bool:
     return 1 <= number <= LARGEST_COUNT
 
 
-def is_share(number: float) -> bool:
-    """Whether a number is a share that can be saved."""
-    return 0 <= number < 1
+def shares(text: str, option: str) -> tuple[float, ...]:
+    """The shares to save of a text such as `0.1,0.25`, rising."""
+    rule = "shares from 0 up to but not 1 such as 0.1,0.25 (0.25 is 25 %)"
+    return tuple(sorted(numbers(text, option, float, rule, lambda share: 0 <= share < 1)))
 
 
 def tables_of(runs: list[str] | None, out: Path, plugin: list[Path] | None = None) -> list[Path]:

@@ -54,8 +54,7 @@ def time(
     the methods are untrained and read random tokens, because time depends on which tokens are kept, not on how good the
     weights are. Once a model's methods are timed, the tables of `run` have columns of saved time.
     """
-    rule = "shares of saved tokens from 0 up to but not 1 such as 0,0.25,0.5 (0.25 is 25 %)"
-    shares = tuple(sorted(options.numbers(savings, "--savings", float, rule, options.is_share)))
+    shares = options.shares(savings, "--savings")
     batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
     load_libraries(plugin)
     import torch
@@ -164,10 +163,9 @@ def speculate(
     """Draft with the dial turned, verify with the full model: acceptance, speed and cost beside greedy decoding.
 
     The text must be that of greedy decoding. If a text differs, the logits of the two candidate tokens say whether
-    rounding explains it; if it does not, the command exits with 1.
+    rounding explains it; if it does not, the command exits with 1. The record has every difference.
     """
-    rule = "shares from 0 to 1 such as 0.25,0.5 (0.25 is 25 %)"
-    shares = options.numbers(savings, "--savings", float, rule, lambda share: 0 <= share <= 1)
+    shares = options.shares(savings, "--savings")
     load_libraries(plugin)
     import torch
 
@@ -178,7 +176,7 @@ def speculate(
     settings = Settings(
         tasks=tuple(names),
         limit=limit,
-        savings=tuple(sorted(shares)),
+        savings=shares,
         drafts=draft_length,
         new=max_new_tokens,
         rounds=rounds,
@@ -198,12 +196,19 @@ def speculate(
 
 
 _HEADER = ("draft saves %", "accepted %", "tok/verif.", "tok/s", "x", "MB/tok", "MFLOP/tok", "equal")
-_SHOWN = 5  # differences shown for each draft saving
 
 
 def speculation_text(record: Mapping[str, Any]) -> str:
-    """A table, with sentences about texts that differ."""
-    parts = [_title(record), _speculation_table(record), *(wrapped(line, _WIDTH) for line in _sentences(record))]
+    """A table, and how many texts differ by how much."""
+    parts = [_title(record), _speculation_table(record)]
+    if differences := [each for point in record["points"] for each in point["differences"]]:
+        ties = sum(each["near_tie"] for each in differences)
+        said = (
+            f"Texts that differ from greedy decoding: {ties} from a near-tie on, which rounding explains, "
+            f"{len(differences) - ties} by a defect. The record (-o FILE) has the place, the two tokens and how far "
+            f"apart their logits are."
+        )
+        parts.append(wrapped(said, _WIDTH))
     parts.append(
         "tok/verif.: tokens from one verification. tok/s: new tokens a second, prompts\n"
         "included; medians. x: greedy time over ours, in the same round. MB, MFLOP:\n"
@@ -242,29 +247,6 @@ def _speculation_table(record: Mapping[str, Any]) -> str:
         )
     # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
     return plain_table([list(_HEADER), *rows], (), tablefmt="plain", colalign=["right"] * len(_HEADER))
-
-
-def _sentences(record: Mapping[str, Any]) -> list[str]:
-    """Where texts differ, and whether rounding explains the difference."""
-    found = []
-    for point in record["points"]:
-        differences = point["differences"]
-        for each in differences[:_SHOWN]:
-            found.append(f"Draft saving {_drafted(point)} %, prompt {each['text']}: {_difference(each)}")
-        if (more := len(differences) - _SHOWN) > 0:
-            found.append(f"Draft saving {_drafted(point)} %: {more} more texts differ.")
-    return found
-
-
-def _difference(each: Mapping[str, Any]) -> str:
-    where = f"differs from greedy at new token {each['position'] + 1}"
-    if each["gap"] is None:
-        return f"{where}, where one of the two has ended: a defect."
-    says = "a near-tie" if each["near_tie"] else "a defect"
-    return (
-        f"{where}. The full model's logits of {each['greedy']} and {each['speculative']} are {abs(each['gap']):.2e} "
-        f"apart; rounding explains up to {each['bound']:.2e}: {says}."
-    )
 
 
 def _drafted(point: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
@@ -17,7 +17,7 @@ from adaptive_bench.model import AdaptiveModel, stored_calibration
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
-from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.backbone_source import BackboneSource, find_backbone
 from adaptive_bench.runs.run_table import model_name
 from adaptive_bench.runs.trained import check_has_dials, find_model
 from adaptive_bench.spec import MethodSpec
@@ -27,57 +27,28 @@ from adaptive_bench.store.runs import DEFAULT_OUT, LAST, find_run, run_folders
 
 # Files that mark the folder of a run, of a checkpoint, and of the record around a checkpoint.
 _OF_A_RUN = ("config.yaml", "adaptive.json", "checkpoint/adaptive.json")
-_PLAIN = ("dense", "base")  # methods whose trained model runs all of its layers
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The model that is studied, in `eval()` mode and in fp32.
-
-    Attributes:
-        name: As the user wrote it; for a folder only its last part, since records are read on other machines.
-        fingerprint: Fingerprint of the model's files.
-    """
-
-    name: str
-    fingerprint: str
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-
-
-def find_subject(name: str, device: str = "auto", out: Path = DEFAULT_OUT) -> Subject:
-    """The model of a name: a registered model, a folder in Hugging Face layout, a hub id, a run (its dense model), or a
-    checkpoint. Runs are looked up by name in `out`.
-
-    Raises:
-        UsageError: The checkpoint is not of a dense model.
-        EnvironmentProblem: There is no such model, or it cannot be read.
-    """
-    place, saved_in = find_device(device), saved_folder(name, out)
-    if saved_in is not None:
-        # A saved model has one method only, for which the name is ignored; hence the check of its spec.
-        folder = find_model(saved_in, "dense", "the model that headroom is measured on,")[0]
-        saved = read_saved(folder)
-        if saved.spec.name not in _PLAIN:
-            raise UsageError(
-                f"Headroom is measured on a model that runs all of its layers, but the one in {str(folder)!r} was "
-                f"trained as {saved.spec}. Name a run with the method dense, or another model."
-            )
-        model = AdaptiveModel.from_pretrained(folder).backbone_model
-        called = saved_in.resolve().name
-        return Subject(called, folder_digest(folder), model.eval().to(place), load_tokenizer(folder))
-    source = find_backbone(name)
-    return Subject(model_name(name), source.fingerprint, source.load_model().eval().to(place), source.load_tokenizer())
 
 
 @dataclass(frozen=True)
 class Subjects:
-    """Models that share a tokenizer, each with its method, in `eval()` mode, and notes about their dial values."""
+    """Models that share a tokenizer, each with its method, in `eval()` mode.
+
+    Attributes:
+        name: As the user wrote it; for a folder only its last part, since records are read on other machines.
+        source: The checkpoint of the first model, or the plain model.
+        notes: Notes about dial values.
+    """
 
     name: str
     models: list[AdaptiveModel]
     tokenizer: PreTrainedTokenizerBase
+    source: Path | BackboneSource
     notes: Sequence[str] = ()
+
+    @property
+    def fingerprint(self) -> str:
+        """Fingerprint of the first model's files."""
+        return folder_digest(self.source) if isinstance(self.source, Path) else self.source.fingerprint
 
 
 def find_subjects(
@@ -106,9 +77,10 @@ def find_subjects(
     """
     folder = saved_folder(name, out)
     notes: dict[str, None] = {}  # each once, in order
+    source: Path | BackboneSource
     if folder is None:
-        models, tokenizer = _untrained(name, methods, dtype)
-        called = model_name(name)
+        source = find_backbone(name)
+        models, tokenizer, called = _untrained(source, methods, dtype), source.load_tokenizer(), model_name(name)
     else:
         specs = list(methods) or _deciding(folder)
         found = [find_model(folder, str(spec), asked) for spec in specs]
@@ -116,9 +88,10 @@ def find_subjects(
             _trained(folder, checkpoint, spec, task, notes, {"dtype": dtype, **spared})
             for spec, (checkpoint, spared) in zip(specs, found, strict=True)
         ]
-        tokenizer, called = load_tokenizer(found[0][0]), folder.resolve().name
+        source = found[0][0]
+        tokenizer, called = load_tokenizer(source), folder.resolve().name
     place = find_device(device)
-    return Subjects(called, [model.to(place).eval() for model in models], tokenizer, tuple(notes))
+    return Subjects(called, [model.to(place).eval() for model in models], tokenizer, source, tuple(notes))
 
 
 def _deciding(folder: Path) -> list[MethodSpec]:
@@ -149,13 +122,10 @@ def _trained(
     return model
 
 
-def _untrained(
-    name: str, methods: Sequence[MethodSpec], dtype: torch.dtype
-) -> tuple[list[AdaptiveModel], PreTrainedTokenizerBase]:
-    source = find_backbone(name)
+def _untrained(source: BackboneSource, methods: Sequence[MethodSpec], dtype: torch.dtype) -> list[AdaptiveModel]:
     if not methods:
         raise UsageError(
-            f"A plain model has no method to inspect, got {name!r} and no --methods. Name methods that need no "
+            f"A plain model has no method to inspect, got {source.name!r} and no --methods. Name methods that need no "
             f"training, such as random_skip or static_depth, or a run."
         )
     loaded: list[Any] = [source.load_model() for _ in methods]
@@ -164,9 +134,9 @@ def _untrained(
         if model.needs_calibration:
             raise UsageError(
                 f"The dial of {model.spec} is calibrated on held-out training text, which a plain model does not have, "
-                f"got {name!r}. Name a run that trained it, or a method that needs none, such as random_skip."
+                f"got {source.name!r}. Name a run that trained it, or a method that needs none, such as random_skip."
             )
-    return models, source.load_tokenizer()
+    return models
 
 
 def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:

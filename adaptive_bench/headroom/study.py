@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ import torch
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
 from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.headroom.named_models import Subject
+from adaptive_bench.headroom.named_models import Subjects
 from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
 from adaptive_bench.headroom.task_texts import TaskText, collect_texts, text_batches
@@ -105,9 +104,9 @@ class Settings:
     batch_size: int
 
 
-def study(subject: Subject, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
-    """The record of all tasks as plain values. Pieces are kept in `<out>/headroom/` and reused when the same study is
-    run again.
+def study(subject: Subjects, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
+    """The record of all tasks as plain values, for the first model. Pieces are kept in `<out>/headroom/` and reused
+    when the same study is run again.
     """
     return {
         "kind": "headroom",
@@ -115,7 +114,7 @@ def study(subject: Subject, tasks: Sequence[str], settings: Settings, out: Path,
         "model": {
             "name": subject.name,
             "fingerprint": subject.fingerprint,
-            "layers": int(subject.model.config.num_hidden_layers),
+            "layers": subject.models[0].backbone.num_layers,
         },
         "settings": _plain(settings),
         "share_skipping": SHARE,
@@ -130,9 +129,9 @@ def _plain(settings: Settings) -> dict[str, Any]:
 class _TaskStudy:
     """The study of one task. Measurements are kept in a folder whose name is a key of everything they depend on."""
 
-    def __init__(self, subject: Subject, task: Task, settings: Settings, out: Path, reporter: Reporter) -> None:
-        self._subject, self._task, self._reporter = subject, task, reporter
-        self._settings = settings
+    def __init__(self, subject: Subjects, task: Task, settings: Settings, out: Path, reporter: Reporter) -> None:
+        self._model, self._tokenizer = subject.models[0].backbone_model, subject.tokenizer
+        self._task, self._settings, self._reporter = task, settings, reporter
         self._how: dict[str, Any] = {  # arguments that `evaluate` and `collect_texts` share
             "limit": settings.limit,
             "data_dir": settings.data_dir,
@@ -167,7 +166,7 @@ class _TaskStudy:
         if harness_task.config.output_type == "loglikelihood_rolling":
             asked_once = "it scores whole texts and has no prompt that could be asked in another way"
         # Without worked examples another asking is the same prompt after a line break, see `Asking`.
-        elif not shots and self._subject.tokenizer.encode("\nA") == self._subject.tokenizer.encode("A"):
+        elif not shots and self._tokenizer.encode("\nA") == self._tokenizer.encode("A"):
             asked_once = (
                 "the tokenizer drops white space before a prompt, the only thing that another asking would change"
             )
@@ -215,7 +214,8 @@ class _TaskStudy:
             "levels": [_level(found, level, metric) for level in self._settings.levels],
             "sites": {
                 "tokens": costs.tokens,
-                "median": median(costs.costs.values()),
+                "described": costs.described(),
+                "median": costs.median,
                 "rows": [
                     {"layer": layer, "branch": branch, "cost": cost} for (layer, branch), cost in costs.costs.items()
                 ],
@@ -238,7 +238,7 @@ class _TaskStudy:
         return found
 
     def _sites(self) -> SiteCosts:
-        device = self._subject.model.device
+        device = self._model.device
         batches = [
             {
                 "input_ids": one.input_ids,
@@ -248,9 +248,9 @@ class _TaskStudy:
             }
             for one in text_batches(_first_tokens(self._texts, SITE_TOKENS), self._settings.batch_size, device)
         ]
-        layers = int(self._subject.model.config.num_hidden_layers)
+        layers = int(self._model.config.num_hidden_layers)
         with self._reporter.task(f"{self._task.name}: every site", total=2 * layers) as task:
-            return site_costs(self._subject.model, batches, seed=self._settings.seed, task=task)
+            return site_costs(self._model, batches, seed=self._settings.seed, task=task)
 
     def _search(self, largest_saving: float, validation: dict[tuple[int, ...], Asked]) -> list[tuple[int, ...]]:
         """The candidate sets of layers to leave out, beginning with the empty set.
@@ -261,7 +261,7 @@ class _TaskStudy:
         """
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
-        for count in range(1, int(self._subject.model.config.num_hidden_layers)):
+        for count in range(1, int(self._model.config.num_hidden_layers)):
             # The defaults bind this round's values of names that the loop changes.
             def search(count: int = count, nested: tuple[int, ...] = nested) -> dict[str, Any]:
                 sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
@@ -296,9 +296,9 @@ class _TaskStudy:
         """The result of the model without some layers on the documents of a split."""
 
         def measure() -> dict[str, Any]:
-            model, name = static_model(self._subject.model, skipped), self._task.metrics[0]
+            model, name = static_model(self._model, skipped), self._task.metrics[0]
             how: dict[str, Any] = {"split": split, **way._asdict(), **self._how, "progress": LinesOnly(self._reporter)}
-            evaluation, samples = evaluate(model, self._subject.tokenizer, self._task.name, **how)
+            evaluation, samples = evaluate(model, self._tokenizer, self._task.name, **how)
             additive = name.startswith(_BITS)
             values = _additive(samples) if additive else [one.scores.get(name, math.nan) for one in samples]
             if not values or not np.isfinite(values).all():
@@ -315,14 +315,14 @@ class _TaskStudy:
 
     @cached_property
     def _static_sets(self) -> StaticSets:
-        return StaticSets(self._subject.model, _first_tokens(self._texts, SET_TOKENS), self._settings.batch_size)
+        return StaticSets(self._model, _first_tokens(self._texts, SET_TOKENS), self._settings.batch_size)
 
     @cached_property
     def _texts(self) -> list[TaskText]:
         """Texts of some validation documents."""
         return collect_texts(
-            static_model(self._subject.model, ()),
-            self._subject.tokenizer,
+            static_model(self._model, ()),
+            self._tokenizer,
             self._task.name,
             split="validation",
             reporter=LinesOnly(self._reporter),

@@ -91,7 +91,7 @@ def _ranked(point: Point) -> tuple[list[tuple[str, int, float]], list[int]]:
     ids = [token for one in point.texts for token in one.token_ids]
     # A token's text can differ with its surroundings; the last one is shown.
     names = {token: piece for one in point.texts for token, piece in zip(one.token_ids, one.pieces, strict=True)}
-    ranked = statistics.by_vocabulary(statistics.mean_scores(scores), ids)
+    ranked = statistics.by_vocabulary(np.nanmean(scores, axis=(1, 2), dtype=np.float64), ids)
     return [(names[token], count, value) for token, count, value in ranked], [token for token, *_ in ranked]
 
 
@@ -176,12 +176,11 @@ def _on_kinds(scores: np.ndarray, groups: np.ndarray) -> Iterator[_Statement]:
 def _on_densities(scores: np.ndarray) -> Iterator[_Statement]:
     (layer,) = _at_height([13], scores.shape[1])
     paper = "attention layer 13: three modes, at 0.685, 0.692 and 0.702, within 0.02"
-    if (found := statistics.density(scores[:, layer, 0])) is not None:
-        low, high, heights = found
-        # From places on the grid of the density to values of the gate.
-        modes = [low + (high - low) * place / (len(heights) - 1) for place in statistics.peaks(heights)]
+    gates = scores[:, layer, 0]
+    if modes := statistics.modes(gates):
         shown = ", ".join(f"{mode:.3f}" for mode in modes)
-        ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {low:.3f} to {high:.3f}"
+        ends = f"{np.nanmin(gates):.3f} to {np.nanmax(gates):.3f}"
+        ours = f"attention layer {layer}: {len(modes)} at {shown}; gates from {ends}"
         yield _stated("density", paper, ours, len(modes) > 1 and modes[-1] - modes[0] <= _PAPER_SPAN)
     else:
         yield _stated("density", paper, f"layer {layer} has no spread of gates", None)

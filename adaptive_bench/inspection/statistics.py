@@ -110,34 +110,18 @@ def by_vocabulary(values: np.ndarray, token_ids: Sequence[int]) -> list[tuple[in
     return sorted(found, key=lambda item: -item[2])
 
 
-def mean_scores(scores: np.ndarray) -> np.ndarray:
-    """[N] mean of each token's scores [N, L, 2] over the branches that have one; NaN for a token without scores."""
-    known = ~np.isnan(scores)
-    count = known.sum(axis=(1, 2))
-    total = np.where(known, scores, 0.0).sum(axis=(1, 2), dtype=np.float64)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
-
-
-def density(values: np.ndarray) -> tuple[float, float, list[float]] | None:
-    """The distribution of a site's scores [N] (NaN if missing): both ends of their range, and a Gaussian kernel density
-    (Scott's rule) at 64 points between them, scaled to a peak of 1; `None` for fewer than 3 scores or if all are equal.
+def modes(values: np.ndarray, least: float = 0.05) -> list[float]:
+    """The modes of a site's scores [N] (NaN if missing): where a Gaussian kernel density (Scott's rule) at 64 points
+    from the lowest to the highest has peaks that reach the share `least` of the highest one. Empty for fewer than 3
+    scores or if all are equal.
     """
+    from scipy.signal import find_peaks
     from scipy.stats import gaussian_kde
 
     known = values[~np.isnan(values)].astype(np.float64)
     if len(known) < 3 or np.ptp(known) < 1e-12:
-        return None
-    low, high = float(known.min()), float(known.max())
-    heights = gaussian_kde(known)(np.linspace(low, high, DENSITY_POINTS))
-    return low, high, (heights / heights.max()).tolist()
-
-
-def peaks(heights: Sequence[float], least: float = 0.05) -> list[int]:
-    """The modes of a density: points above both neighbours that reach at least the share `least` of the peak."""
-    padded = [-1.0, *heights, -1.0]  # so that the ends have neighbours, and `heights[place]` is `padded[place + 1]`
-    return [
-        place
-        for place in range(len(heights))
-        # Of a plateau the first place counts.
-        if padded[place] < padded[place + 1] >= padded[place + 2] and heights[place] >= least
-    ]
+        return []
+    points = np.linspace(known.min(), known.max(), DENSITY_POINTS)
+    heights = gaussian_kde(known)(points)
+    places, _ = find_peaks(np.pad(heights, 1), height=least * heights.max())  # padded, so that the ends have neighbours
+    return [float(point) for point in points[places - 1]]

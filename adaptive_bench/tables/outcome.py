@@ -100,7 +100,7 @@ class _Cell:
         """Return the columns that are the same for every metric."""
         first, points = self.sweeps[0], list(self.points.values())
         spec = MethodSpec.parse(first.method)
-        means = {name: _mean([one.savings.get(name) for one in points]) for name in SAVING_NAMES}
+        means = {name: known_mean([one.savings.get(name) for one in points]) for name in SAVING_NAMES}
         claimed, executed = means["claimed"], means.get(saving_name("tokens", self.phase))
         some = next((sweep for sweep in self.sweeps if sweep.points), None)
         return {
@@ -111,7 +111,7 @@ class _Cell:
             "axis": self.axis,
             "phase": self.phase,
             "level": self.level,
-            "saved": _mean(self.savings),
+            "saved": known_mean(self.savings),
             **({} if some is None else asdict(Conditions(**some.conditions))),
             "documents": min((len(one.documents.numbers) for one in points), default=0),
             **{f"saved_{name}": means.get(name) for name in SAVINGS},
@@ -122,10 +122,10 @@ class _Cell:
             "status": self._status(),
             **about_training([sweep.training for sweep in self.sweeps]),
             "eligible": first.eligible,
-            "dial": _mean([one.dial for one in points]),
-            "seconds": _mean([one.seconds for one in points]),
-            "flops_per_token": _mean([one.flops.get(self.phase) for one in points]),
-            "bytes_per_token": _mean([one.bytes_per_token for one in points]),
+            "dial": known_mean([one.dial for one in points]),
+            "seconds": known_mean([one.seconds for one in points]),
+            "flops_per_token": known_mean([one.flops.get(self.phase) for one in points]),
+            "bytes_per_token": known_mean([one.bytes_per_token for one in points]),
             "made_with": both(sweep.made_with for sweep in self.sweeps),
         }
 
@@ -275,7 +275,7 @@ def _flaws(sweep: MeasuredSweep, name: str) -> tuple[Flaw, ...]:
     return flaws((one.dial, one.savings.get(name)) for one in sweep.points)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def known_mean(values: Sequence[float | None]) -> float | None:
     """Return the mean; `None` if a value is not known."""
     known = [value for value in values if value is not None]
     return fmean(known) if known and len(known) == len(values) else None

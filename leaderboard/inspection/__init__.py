@@ -7,11 +7,11 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..page import digest, embedded
 from ..page.method_pages import source as of_the_board
+from ..page.method_pages import template_of
 
 _SCRIPTS = ("elements.js", "data.js", "text.js", "tables.js", "main.js")
 
@@ -20,8 +20,7 @@ def render(record: Mapping[str, Any]) -> str:
     """The page of a record (`adaptive_bench.inspection`). All texts of the record enter as data, never as markup."""
     style = of_the_board("board.css") + _source("inspection.css")
     script = "\n".join(map(_source, _SCRIPTS))
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(_source("inspection.html"))
-    return template.render(
+    return template_of(_source("inspection.html")).render(
         record=record,
         style=Markup(style),
         script=Markup(script),

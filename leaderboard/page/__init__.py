@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..entry import REPRODUCED
@@ -23,7 +22,7 @@ from ..provenance import headroom, measured_earlier, runs_of
 from ..standing import Standing, preferred, standings
 from ..svg import chart
 from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
-from .method_pages import Links, method_pages, page_of, source
+from .method_pages import Links, method_pages, page_of, source, template_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
 # The citation of `CITATION.cff`, with braces doubled for `format`. Double braces in the result keep BibTeX from taking
@@ -46,23 +45,21 @@ class Part:
     runs: list[dict[str, Any]]
 
 
-def files_of(board: Board, *, one_file: bool = False, links: Links | None = None) -> dict[str, str]:
+def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
     """The HTML of the page by file name: `index.html`, and a page for each method.
 
     Args:
         board: The board to show.
-        one_file: Leave out the methods' pages.
         links: Addresses of repository and documentation.
     """
     links = links or Links()
     parts = [_part(group, board) for group in groups_of(board)]
     style = source("board.css")
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source("board.html"))
-    page = template.render(
+    page = template_of(source("board.html")).render(
         style=Markup(style),
         # The page's security policy allows this one style, and no script.
         style_sha256=digest(style),
-        parts=[_shown(part, pages=not one_file) for part in parts],
+        parts=[_shown(part) for part in parts],
         featured=FEATURED,
         columns=COLUMNS,
         problems=board.problems,
@@ -73,7 +70,7 @@ def files_of(board: Board, *, one_file: bool = False, links: Links | None = None
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )
-    return {"index.html": page} | ({} if one_file else method_pages(board, parts, links))
+    return {"index.html": page} | method_pages(board, parts, links)
 
 
 def _part(group: Group, board: Board) -> Part:
@@ -83,7 +80,7 @@ def _part(group: Group, board: Board) -> Part:
     return Part(group, ordered, runs_of(group.board.folders, board.entries))
 
 
-def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
+def _shown(part: Part) -> dict[str, Any]:
     """The values that the template shows of a group."""
     group = part.group
     levels = []
@@ -92,7 +89,7 @@ def _shown(part: Part, *, pages: bool) -> dict[str, Any]:
         header, body = short(standing, lines) if lines else by_task(standing)
         # Without a scale no line has a score; then all of them are shown by task.
         lines = lines or list(standing.lines)
-        names = [page_of(line.label) if pages else "" for line in lines]
+        names = [page_of(line.label) for line in lines]
         levels.append(
             {
                 "title": level_text(standing),

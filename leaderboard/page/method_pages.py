@@ -12,13 +12,13 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from adaptive_bench.spec import method_name
 
 from ..frame import Board
-from ..method_text import described
+from ..method_text import LINK, described
 from ..page_samples import samples_of
 from ..plain import plain
 from ..row import spec_of
@@ -69,9 +69,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
         parts: The `Part` of each model and recipe, with its `group` and `standings`.
         links: Addresses of repository and documentation.
     """
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters["coded"] = _coded
-    template = environment.from_string(source("method.html"))
+    template = template_of(source("method.html"))
     names = dict.fromkeys(method_name(row.label) for part in parts for row in part.group.board.rows)
     # Read once for all pages, since it opens every point of every run.
     samples = [(part.group.name, _samples(part.group.board)) for part in parts] if names else []
@@ -83,6 +81,7 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
             about=about,
             links=links,
             code=links.of_file(f"methods/{about.file}") if about.own else "",
+            papers=[link for text in about.sources for link in LINK.findall(text)],
             manual=links.of_manual(f"methods/{name}") if about.own else "",
             standings=[one for part in parts for one in _stands(part, name)],
             executed=[one for where, some in samples for one in _executed(where, some, name)],
@@ -94,10 +93,21 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
     return found | ({f"{FOLDER}/{STYLE}": source(STYLE)} if found else {})
 
 
+def template_of(text: str) -> Template:
+    """The template of a page, in which every value is escaped."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["coded"] = _coded
+    return environment.from_string(text)
+
+
 def _coded(text: str) -> Markup:
-    """The text as HTML, with what stands between backticks as code."""
+    """The text as HTML, with what stands between backticks as code, and links as links."""
+    link = Markup('<a href="{0}" rel="noopener noreferrer">{0}</a>')
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(text.split("`"))
+        Markup("<code>{}</code>").format(piece)
+        if at % 2
+        else Markup(LINK.sub(lambda one: link.format(one[0]), escape(piece)))
+        for at, piece in enumerate(text.split("`"))
     )
 
 

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench.headroom import study
+from adaptive_bench.model import AdaptiveModel
 
 
 @pytest.fixture
@@ -33,6 +35,7 @@ def test_the_record_and_the_table(measure, tmp_path):
     found = measure("toy_write,toy_choose --output record.json --levels 0.3")
     assert found.exit_code == 0, found.stderr
     assert [line for line in found.stdout.splitlines() if len(line) > 80] == []
+    assert "Sites that matter, as for `run`: " in found.stdout and " of 4 sites" in found.stdout
     assert "Oracles bound what methods can do on this model. They are no methods." in found.stdout
     record = json.loads((tmp_path / "record.json").read_bytes())
     assert [task["task"] for task in record["tasks"]] == ["toy_write", "toy_choose"]
@@ -77,7 +80,7 @@ def test_whole_texts_cannot_be_asked_again(measure):
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "words"),
     [
-        ("toy_write --levels 1.5", 2, "--levels takes savings between 0 and 1"),
+        ("toy_write --levels 1.5", 2, "--levels takes shares from 0 up to but not 1"),
         ("toy_odd", 2, "a metric that is a mean over documents"),
         ("toy_untested", 2, "validation documents"),
         ("toy_empty", 1, "Plugin fault: The task 'toy_empty' cannot be set up"),
@@ -86,6 +89,13 @@ def test_whole_texts_cannot_be_asked_again(measure):
 def test_bad_input_is_named(measure, arguments, exit_code, words):
     found = measure(arguments)
     assert found.exit_code == exit_code and words in found.said
+
+
+def test_a_model_that_was_trained_to_skip_is_refused(command, model_folder, toy_plugin, tmp_path):
+    model = AdaptiveModel.build(AutoModelForCausalLM.from_pretrained(model_folder), "gateskip", seed=3)
+    model.save_pretrained(tmp_path / "saved", AutoTokenizer.from_pretrained(model_folder))
+    found = command(f"headroom saved --plugin {toy_plugin} --device cpu --tasks toy_write")
+    assert found.exit_code == 2 and "trained as gateskip, which does not fit dense" in found.said
 
 
 def test_a_folder_that_cannot_be_read_is_named(measure, tmp_path):

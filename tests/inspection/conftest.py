@@ -28,4 +28,4 @@ def subjects(tokenizer):
                     parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)))
         model.calibrate([batch], (0.1, 0.3))
         models.append(model)
-    return Subjects("nano", models, tokenizer)
+    return Subjects("nano", models, tokenizer, find_backbone("nano"))

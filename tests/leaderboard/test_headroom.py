@@ -60,6 +60,6 @@ def test_a_record_that_is_none_is_left_out_aloud(tmp_path):
 def test_the_page_says_it(said, tmp_path, make_row):
     (text,) = said((0.1, WITHOUT))
     rows = [checked(make_row(level=0.15))]
-    page = files_of(board_of(rows, [tmp_path]), one_file=True)["index.html"]
+    page = files_of(board_of(rows, [tmp_path]))["index.html"]
     assert html.escape(text) in page and "Whether there is anything to decide" in page
-    assert "anything to decide" not in files_of(board_of(rows), one_file=True)["index.html"]
+    assert "anything to decide" not in files_of(board_of(rows))["index.html"]

@@ -10,7 +10,7 @@ from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.leaderboard.frame import board_of
 from adaptive_bench.leaderboard.method_text import _of_docstring, described
 from adaptive_bench.leaderboard.page import files_of
-from adaptive_bench.leaderboard.page.method_pages import Links
+from adaptive_bench.leaderboard.page.method_pages import Links, _coded
 from adaptive_bench.leaderboard.page_samples import samples_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.site import build
@@ -79,9 +79,11 @@ def test_hostile_texts_stay_texts(make_row):
     rows = [checked(make_row(method="not_here", level=0.1, model="m"))]
     page = files_of(board_of(rows))["methods/not_here.html"]
     assert "plugin that is not installed" in page and "<script" not in page
-    text = "Title <b>\n\nIdea: one `<img src=x>` idea. Two.\n\nPaper: see https://evil.org/<x> and javascript:x.\n"
+    text = "Title <b>\n\nIdea: one `<img src=x>` idea. Two.\n\nPaper: see https://evil.org/a<x> and javascript:x.\n"
     about = _of_docstring(text, "x.py", own=False)
-    assert all(link == "" or link.startswith("https://") for _, link in about.sources)
+    shown = [str(_coded(one)) for one in (about.title, about.idea, *about.sources)]
+    assert not re.findall(r"<(?!/?code>|/?a\b)", "".join(shown)) and "&lt;x&gt;" in shown[-1]
+    assert re.findall(r'href="([^"]*)"', "".join(shown)) == ["https://evil.org/a"]
 
 
 def test_every_method_of_this_package_says_its_idea():
@@ -92,14 +94,9 @@ def test_every_method_of_this_package_says_its_idea():
             assert len(re.findall(r"[.!?](?= [A-Z])", about.idea)) < 3
 
 
-def test_a_board_in_one_file_has_no_pages_and_no_links_to_them(make_row):
-    files = files_of(board_of([checked(make_row())]), one_file=True)
-    assert set(files) == {"index.html"} and 'href="methods/' not in files["index.html"]
-
-
 def test_addresses_lead_away_only_from_links(make_row):
     links = Links("https://docs.example.org", "https://example.org/repository")
-    page = files_of(board_of([checked(make_row())]), links=links)["index.html"]
+    page = files_of(board_of([checked(make_row())]), links)["index.html"]
     away = re.findall(r"<(\w+)[^>]*(?:href|src)=[\"']?(?:https?:)?//", page)
     assert away == ["a", "a"] and 'href="https://example.org/repository"' in page
     assert "@software{adaptive_bench," in page and 'property="og:title"' in page

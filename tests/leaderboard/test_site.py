@@ -1,6 +1,5 @@
 """Page, Markdown, CSV, Parquet, points and drawings say the same, and what cannot be read is left out aloud."""
 
-import csv
 import html
 import io
 import json
@@ -23,12 +22,12 @@ from adaptive_bench.leaderboard.headline import headline
 from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.plain import markdown as shown
 from adaptive_bench.leaderboard.row import Rejected, checked
-from adaptive_bench.leaderboard.site import LARGEST_PAGE_BYTES, as_csv, build
+from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.swept_answers import read_answers
 from adaptive_bench.leaderboard.table_cells import long, short
 from adaptive_bench.source import TABLES, code_of
-from adaptive_bench.store.runs import write_run
+from adaptive_bench.store.runs import as_parquet, write_run
 
 METHODS = ("dense", "base", "random_skip", "static_depth", "gateskip@paper", "mod[capacity=0.5]")
 SHARE = st.floats(0, 1)
@@ -66,11 +65,11 @@ def cells(page):
 @given(some_rows())
 def test_every_face_carries_the_numbers_of_the_rows(rows):
     board = board_of(rows)
-    page, text = files_of(board, one_file=True)["index.html"], markdown.written(board)
-    lines = list(csv.DictReader(io.StringIO(as_csv(board.lines))))
+    page, text = files_of(board)["index.html"], markdown.written(board)
+    lines = parquet.read_table(io.BytesIO(as_parquet(board.lines))).to_pylist()
     assert len(lines) == len(rows)
     for row, line in zip(board.rows, lines, strict=True):
-        values = [float(line[key]) if line[key] else None for key in ("level", "score", "low", "high", "saved")]
+        values = [line[key] for key in ("level", "score", "low", "high", "saved")]
         assert values == [row.level, row.score, row.low, row.high, row.saved] and line["label"] == row.label
     found = cells(page)
     written = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in text.splitlines()]
@@ -103,14 +102,14 @@ def test_what_is_written_is_complete_small_and_asks_for_nothing(tmp_path, make_r
     written = {path.name for path in (tmp_path / "site").iterdir()}
     assert written == {"index.html", "methods", "rows", "board.md", "board.json"}
     page = (tmp_path / "site" / "index.html").read_text()
-    assert len(page.encode()) < LARGEST_PAGE_BYTES
+    assert len(page.encode()) < 2**20
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|@import|url\(|<script", page)
     assert "default-src 'none'; style-src 'sha256-" in page and "script-src" not in page
     (listed,) = json.loads((tmp_path / "site" / "board.json").read_text())["files"]
     place = tmp_path / "site" / listed["name"]
     frame = pandas.read_parquet(f"{place}.parquet")
-    assert listed["rows"] == len(frame) == len(rows) == len(pandas.read_csv(f"{place}.csv.gz"))
-    assert frame["score"].tolist() == pandas.read_csv(f"{place}.csv.gz")["score"].tolist()
+    assert listed["rows"] == len(frame) == len(rows)
+    assert frame["score"].tolist() == [row["score"] for row in rows]
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
@@ -119,7 +118,7 @@ def test_the_same_rows_give_the_same_bytes(tmp_path, make_row):
     for name in ("one", "other"):
         build([table], tmp_path / name)
     paths = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
-    assert {path.suffix for path in paths} >= {".html", ".md", ".json", ".gz", ".parquet"}
+    assert {path.suffix for path in paths} >= {".html", ".md", ".json", ".parquet"}
     for path in paths:
         assert path.read_bytes() == (tmp_path / "other" / path.relative_to(tmp_path / "one")).read_bytes()
 
@@ -132,8 +131,8 @@ def test_every_score_is_that_of_the_documents_of_an_entry(small_entry, tmp_path)
     points["score"] = documents.groupby("point")[metric].mean()
     points = points[(points["split"] == "test") & (points["variant"] == "")]
     build([small_entry / "table.json"], tmp_path / "site")
-    (file,) = (tmp_path / "site" / "rows").glob("*.csv.gz")
-    rows = pandas.read_csv(file)
+    (file,) = (tmp_path / "site" / "rows").glob("*.parquet")
+    rows = pandas.read_parquet(file)
     rows = rows[rows["metric"] == metric]
     assert set(rows["label"]) == {"dense", "random_skip", "gateskip"} and len(rows) > 3
     for row in rows.itertuples():
@@ -209,7 +208,7 @@ def test_models_and_recipes_never_share_a_list_and_the_sandbox_comes_last(make_r
         ("good (of an earlier version)", True), ("junk", False), ("good (steps 2)", False),
     ]  # fmt: skip
     assert [[row.label for row in one.board.rows] for one in found] == [["dense", "mod", "calm"], ["free"], ["calm"]]
-    page = files_of(board, one_file=True)["index.html"]
+    page = files_of(board)["index.html"]
     assert page.index("<h2>good (of") < page.index("<h2>junk") and page.count("sandbox ·") == 2
 
 
@@ -218,14 +217,14 @@ def test_methods_measured_with_other_code_are_said(tmp_path, make_row):
     table = write(tmp_path / "run", [make_row(method=name) for name in code])
     facts = {name: {"code": digest} for name, digest in code.items()}
     (tmp_path / "run" / "methods.json").write_text(json.dumps({"schema": 1, "methods": facts}))
-    page = files_of(read_board([table]), one_file=True)["index.html"]
+    page = files_of(read_board([table]))["index.html"]
     assert "Measured by an earlier version of the method, or of what executes it: `mod`." in page
 
 
 def test_failures_of_a_run_come_first(make_row, tmp_path):
     table = write(tmp_path / "run", [make_row()])
     write_run(tmp_path / "run", {"tables": TABLES, "failures": ["mod: out of <b>memory</b>"]})
-    page = files_of(read_board([table]), one_file=True)["index.html"]
+    page = files_of(read_board([table]))["index.html"]
     assert page.index("Failed: mod: out of &lt;b&gt;memory&lt;/b&gt;") < page.index("<h2>")
     text = markdown.render([table], ["mod: out of\n memory"])
     assert text.startswith("# Leaderboard\n\n**Incomplete.**") and "* mod: out of memory" in text
@@ -267,5 +266,5 @@ def test_the_short_list_of_the_page_is_that_of_the_terminal(make_row):
     scores = {"dense": right(1), "base": right(0), "static_depth": right(0.6), "mod": right(0.8)}
     board = board_with(make_row, {"nano_math": scores})
     (standing,) = standings(board)
-    found = cells(files_of(board, one_file=True)["index.html"])
+    found = cells(files_of(board)["index.html"])
     assert found[: len(scores)] == short(standing, standing.lines)[1]
