@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from adaptive_bench.backbone import Backbone
-from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.method import method_class, method_of
+from adaptive_bench.method import method_class
 from adaptive_bench.model.text_decisions import duplicate_warnings
-from adaptive_bench.runs.projection import find_shape, priced, projected
+from adaptive_bench.runs.projection import projected
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_targets import target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_digest, code_of
-from adaptive_bench.spec import MethodSpec, method_name
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.evaluation import Evaluation, Sample
-from adaptive_bench.store.keys import USUAL, canonical, key_of
+from adaptive_bench.store.keys import USUAL, key_of
 from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
-from adaptive_bench.store.records import SCHEMA, Record
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, rows_of, version_warnings
 from adaptive_bench.tables.rows import Row
@@ -39,7 +34,6 @@ _NO_RECIPE = {"checkpoint_every", "method_learning_rates", "target", "parallel",
 _CONTENTS = {"documents_sha256": "documents", "gold_sha256": "right answers"}
 SHOWN_DOCUMENTS = 6  # documents of each point whose texts an entry shows
 LONGEST_TEXT = 1000  # characters
-_LAYERS = 8  # layers of the model without values on which a method's KV policy is looked up
 Points = Mapping[float, Evaluation]  # by the saving that was asked for
 
 
@@ -301,28 +295,14 @@ def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
 def method_facts(whole: Plan) -> dict[str, Any]:
     """Plain values for `methods.json`: by spec,
 
-    causality: `C0`, `C1` or `C2`, as the conformance suite found it; `None` if this spec was never checked.
-    kv_policy: What becomes of the keys and values of skipped tokens; `None` if the method cannot be built to tell.
-    executor: The executor that measured the method.
     code: Digest of the code that trained and evaluated the method.
     variant: The spec without the numbers that `tune` searches: the method, whatever it was tuned to.
-    settings_tried: How many different settings of the method were trained on this backbone in the run's folder. Each
-        setting of the run or of `tune` counts once, whatever its seeds.
     """
-    tried = _settings(whole.trainings)
-    backbone, _ = priced(find_shape(whole.config.project_onto), _LAYERS)
-    found = {}
-    for text in whole.config.methods:
-        spec = MethodSpec.parse(text)
-        found[str(spec)] = {
-            "causality": stored_matrix(spec.name).get(str(spec), {}).get("causality"),
-            "kv_policy": _kv_policy(spec, backbone),
-            "executor": "packed",
-            "code": recorded_code(whole, spec) or code_of(spec.name),
-            "variant": str(_untuned(spec)),
-            "settings_tried": len(tried.get(spec.name, ())),
-        }
-    return {"schema": SCHEMA, "methods": found}
+    facts = {
+        spec: {"code": recorded_code(whole, spec) or code_of(spec.name), "variant": str(_untuned(spec))}
+        for spec in map(MethodSpec.parse, whole.config.methods)
+    }
+    return {"schema": SCHEMA, "methods": {str(spec): found for spec, found in facts.items()}}
 
 
 def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
@@ -344,25 +324,3 @@ def _untuned(spec: MethodSpec) -> MethodSpec:
     space = method_class(spec).Config.search_space
     tuned = {name for name, search in space.items() if search.scale in ("linear", "log")}
     return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
-
-
-def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
-    """The different settings of each method among all trainings in the folders of a run's trainings, by method name."""
-    found: dict[str, set[str]] = {}
-    backbones = {training.content.get("backbone") for training in trainings}
-    above = {training.folder.parent for training in trainings}
-    for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
-        with suppress(EnvironmentProblem):  # a record of another run that cannot be read
-            if (config := Record(folder).read("config") or {}).get("backbone") in backbones:
-                # Without what differs between seeds and levels of one setting.
-                same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
-                found.setdefault(method_name(config["method"]), set()).add(canonical(same))
-    return found
-
-
-def _kv_policy(spec: MethodSpec, backbone: Backbone) -> str | None:
-    try:
-        with torch.device("meta"):
-            return str(method_of(spec, backbone).kv_policy)
-    except Exception:  # noqa: BLE001 - a plugin's method may refuse these sizes with any error; the table is written
-        return None
