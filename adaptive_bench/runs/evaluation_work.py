@@ -22,7 +22,6 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.compression import quantize
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.model.stored_calibration import POOLED
-from adaptive_bench.model.text_decisions import behaviour
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter
 from adaptive_bench.runs.backbone_source import find_device, planned_backbone
 from adaptive_bench.runs.training_text import as_planned, check_inputs, draw_calibration
@@ -33,11 +32,10 @@ from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.training import calibration_batches, encode_examples
-from adaptive_bench.training.encoding import EncodedExample, calibration_batch, padding_id
+from adaptive_bench.training.encoding import EncodedExample, padding_id
 from adaptive_bench.training.generated_text import generated_text
 from adaptive_bench.training.micro_batches import find_batch_size
 
-_TWIN_TEXTS = 8  # held-out examples on which the behaviour of specs is compared
 _PROBED_TOKENS = 4_000  # tokens of held-out text on which dial values are probed
 
 
@@ -116,11 +114,6 @@ class Calibrated:
                 f"{what} held-out training text, but {', '.join(self.config.tasks)} has none. Name a task that has "
                 f"some with --train-on, for example --train-on nano_math."
             )
-
-    def behaviour(self, savings: Sequence[float]) -> str:
-        """Digest of what the model does with some held-out text at some savings, which must be calibrated already."""
-        batch = calibration_batch(self._text[:_TWIN_TEXTS], padding_id(self.tokenizer), self.device)
-        return behaviour(self.model, batch, [self.model.method.checked_dial(saving) for saving in savings])
 
     def probe(self, saving: float, reporter: Reporter) -> dict[str, float | None]:
         """The saving measured on some held-out text when the dial is set for `saving`, by axis."""
@@ -220,12 +213,9 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
     about = {"name": dial.name, "minimum": dial.minimum, "maximum": dial.maximum, "skip_nothing": dial.skip_nothing}
     end, eligible = model.method.max_saving, described(model.method.skippable_sites)
     eligible += ", but no first token" if model.method.keep_first else ""
-    # A control is measured where its method was, so it needs neither an end nor a comparison.
+    # A control is measured where its method was, so it needs no end.
     if trained.has_text and not sweep.variant:
         end = trained.reached(end, reporter)
-        compared = sorted({round(min(level, end), 6) for level in sweep.levels})  # the savings that probing starts at
-        trained.calibrate(compared, reporter)
-        record.write("behaviour", {"sha256": trained.behaviour(compared)})
     record.write("dial", about | {"max_saved_tokens": end, "eligible": eligible})
     asked: list[float] = []
 

@@ -12,7 +12,6 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class
-from adaptive_bench.model.text_decisions import duplicate_warnings
 from adaptive_bench.runs.projection import projected
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_targets import target_axis, without_control
@@ -219,7 +218,7 @@ def outcome_of(whole: Plan) -> Outcome:
     for sweep in whole.sweeps:
         grouped[str(sweep.spec), sweep.task].append(sweep)
     rows, warnings = list[Row](), list[str]()
-    answers, behaviours = dict[str, Any](), dict[str, str]()  # by the name of the sweep's record
+    answers = dict[str, Any]()  # by the name of the sweep's record
     seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
     for spec in map(MethodSpec.parse, config.methods):
         for name in config.tasks:
@@ -241,15 +240,13 @@ def outcome_of(whole: Plan) -> Outcome:
                 if sweep.split == "test" and not sweep.variant and one.points:
                     answers[sweep.folder.name] = answers_of(one)
                     warnings += _calibration_warnings(sweep)
-                if (about := sweep.record.read("behaviour")) is not None:
-                    behaviours[sweep.folder.name] = about["sha256"]
     if rows and not config.train.steps:
         warnings.append(
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
             "parameters a method adds."
         )
     warnings += without_control(config) if rows else []
-    warnings += [*version_warnings(rows), *_duplicate_warnings(whole, behaviours)]
+    warnings += version_warnings(rows)
     # In the order of the plan, whatever the order of the rows.
     ordered = [answers[sweep.folder.name] for sweep in whole.sweeps if sweep.folder.name in answers]
     return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(ordered))
@@ -264,15 +261,6 @@ def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
         for out, asked in left
         if sweep.split == "test"
     ]
-
-
-def _duplicate_warnings(whole: Plan, behaviours: Mapping[str, str]) -> list[str]:
-    """Warnings about specs of the run that behave identically, so that one of them is not what its name says."""
-    by_seed: dict[int, dict[MethodSpec, str]] = {seed: {} for seed in whole.config.seeds}
-    for sweep in whole.sweeps:
-        if sweep.folder.name in behaviours:
-            by_seed[sweep.training.seed][sweep.spec] = behaviours[sweep.folder.name]
-    return [text for of_seed in by_seed.values() for text in duplicate_warnings(of_seed)]
 
 
 def _calibration_warnings(sweep: DialEvaluation) -> list[str]:

@@ -6,11 +6,11 @@
     log.txt         if there was anything to log
     checkpoint/     the trained model; `resume/` until the training is done
     eval/<task>-<sweep key>/
-        record.json         sections config, status, env, dial, probes, calibration, behaviour and points: the measured
+        record.json         sections config, status, env, dial, probes, calibration and points: the measured
                             points by the share of tokens they were asked to save, each with the byte range of its
                             documents
         documents.jsonl     one line per document, point after point
-    eval/<task>-shuffled-<sweep key>/       the same for the control of shuffled decisions, without behaviour
+    eval/<task>-shuffled-<sweep key>/       the same for the control of shuffled decisions
 
 A `record.json` is always replaced as a whole, by the process that holds the record. Documents are appended before their
 point is listed; any bytes behind the documents of the last point were left by a process that was killed in between.

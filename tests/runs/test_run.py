@@ -12,7 +12,6 @@ from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.methods.dense import Dense
-from adaptive_bench.methods.random_skip import RandomSkip as Random
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import TaskAdvanced, TaskStarted
 from adaptive_bench.runs import describe, plan, run, training_work
@@ -229,21 +228,6 @@ def test_calibration_halves_its_batch_aloud(config_of, monkeypatch, lines):
     outcome = run(config_of("gateskip"), lines)
     assert outcome.exit_code == 0
     assert [line for line in lines.lines if "2 sequence(s)" in line and "calibrate gateskip" in line]
-
-
-class Idle(Random):
-    """Random skipping with a parameter nobody reads."""
-
-    class Config(Random.Config):
-        volume: int = 0
-
-
-def test_specs_that_do_the_same_are_named(config_of, registered):
-    registered("idle", Idle)
-    outcome = run(config_of("idle,idle[volume=3],idle[kv=evict]"))
-    (warning,) = without_floor(outcome.warnings)
-    assert warning.startswith("idle and idle[volume=3] made the same decisions")
-    assert json.loads((outcome.folder / "run.json").read_text())["warnings"] == outcome.warnings
 
 
 @pytest.mark.slow
