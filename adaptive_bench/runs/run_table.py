@@ -239,7 +239,6 @@ def outcome_of(whole: Plan) -> Outcome:
             for sweep, one in zip(sweeps, measured, strict=True):
                 if sweep.split == "test" and not sweep.variant and one.points:
                     answers[sweep.folder.name] = answers_of(one)
-                    warnings += _calibration_warnings(sweep)
     if rows and not config.train.steps:
         warnings.append(
             "Nothing was trained (0 steps): models are evaluated as they are, with initial values of whatever "
@@ -260,23 +259,6 @@ def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
         f"every method alike (--skip-overlong)."
         for out, asked in left
         if sweep.split == "test"
-    ]
-
-
-def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
-    """Warnings about dial values whose thresholds skip far more or less than asked for.
-
-    The savings in the table are measured, so they are right all the same.
-    """
-    calibration = sweep.record.read("calibration") or {"dials": []}
-    off = [entry for entry in calibration["dials"] if entry["status"] == "fail"]
-    if not off:
-        return []
-    most = max(off, key=lambda entry: abs(entry["requested"] - entry["realised"]))
-    return [
-        f"{sweep.spec} on {sweep.task}, seed {sweep.training.seed}: at {len(off)} of {len(calibration['dials'])} dial "
-        f"values thresholds skip more or less of the calibration text than they were calibrated for, farthest off "
-        f"{most['realised']:.0%} in place of {most['requested']:.0%}. Savings in the table are measured, not requested."
     ]
 
 
