@@ -137,8 +137,6 @@ def _joined(known: Entry, config: Mapping[str, Any], methods: Mapping[str, Any],
             f"{', '.join(apart)}. Make the run with `--config {known.folder / CONFIG}` and the versions that its "
             f"{ABOUT} names, or submit it without --with."
         )
-    for spec, about in methods.items():
-        about["settings_tried"] = max(about["settings_tried"], facts[spec].get("settings_tried", 0))
     trainings = {one.key: one for one in (*known.measured.trainings, *ours.trainings)}
     return Measurements([*known.measured.sweeps, *ours.sweeps], list(trainings.values()))
 

@@ -58,8 +58,8 @@ def tune(
     objective: Annotated[
         str | None,
         typer.Option(
-            metavar="area|score@0.15|score@target",
-            help="Mean score over the levels (default), or score at a saving, or at the saving trained towards.",
+            metavar="area|score@0.15",
+            help="Mean score over the levels (default), or score at a saving.",
         ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each method, its defaults included.")] = 12,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from adaptive_bench import processes, registry, stopping
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, explained, message_of
@@ -131,32 +130,11 @@ class Job(ABC):
 
     @abstractmethod
     def do(self, reporter: Reporter) -> list[Failure]:
-        """Do what is left of the job, and return what failed."""
+        """Do what is left of the job, and return what failed. If the job is not ready, nothing can be done."""
 
     @abstractmethod
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
         """Mark the record that the job was working on as failed, from another process; return its log, if any."""
-
-
-JobT = TypeVar("JobT", bound=Job)
-
-
-@dataclass(frozen=True)
-class JobGroup(Generic[JobT]):
-    """A job that other jobs build on (`None` if it is done), and these other jobs, in any order."""
-
-    first: JobT | None
-    others: tuple[JobT, ...] = ()
-
-    @property
-    def jobs(self) -> tuple[JobT, ...]:
-        """All jobs of the group, in an order in which they can be done."""
-        return (*([self.first] if self.first else []), *self.others)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the group can begin."""
-        return self.first is None or self.first.is_ready
 
 
 def plugins_of(job: Job) -> set[str]:

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
-from typing import Any, Generic
+from typing import Any
 
 import torch
 
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
-from adaptive_bench.jobs.job import Failure, Job, JobGroup, JobT, named_plugins, plugins_of, run_job
+from adaptive_bench.jobs.job import Failure, Job, named_plugins, plugins_of, run_job
 from adaptive_bench.jobs.watchdog import LOOK_S, Limits, Watch, watched
 from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
 from adaptive_bench.jobs.worker import spawn_context, work
@@ -36,21 +36,21 @@ _PLUGIN_KILLED = (
 )
 
 
-def run_groups(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
-    """Do groups of jobs, and return what could not be done. A failed job does not stop the rest; only the jobs that
-    build on it are left out.
+def run_jobs(jobs: Sequence[Job], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
+    """Do jobs, and return what could not be done. A failed job does not stop the rest; only the jobs that build on it
+    are left out.
 
     Args:
+        jobs: Each comes after those that it builds on.
         workers: Number of processes to use at once. With 1, jobs run in this process, unless there is a time limit or a
             job runs a plugin's method: then all jobs run in worker processes.
         limits: Limits of each job; a job over its time limit is ended from outside.
     """
-    jobs = [job for group in groups for job in group.jobs]
     with reporter.task("run", float(sum(job.seconds for job in jobs))) as bar:
         overall = OverallProgress(reporter, bar, jobs)
         if workers == 1 and limits.timeout_s is None and not any(map(plugins_of, jobs)):
-            return _one_after_the_other(groups, overall, limits)
-        return _in_parallel(groups, overall, workers, limits)
+            return _one_after_the_other(jobs, overall, limits)
+        return _in_parallel(jobs, overall, workers, limits)
 
 
 class OverallProgress(Reporter):
@@ -77,26 +77,23 @@ class OverallProgress(Reporter):
         self.bar.advance(done_s)
 
 
-def _one_after_the_other(groups: Sequence[JobGroup[JobT]], reporter: Reporter, limits: Limits) -> list[Failure]:
+def _one_after_the_other(jobs: Sequence[Job], reporter: Reporter, limits: Limits) -> list[Failure]:
     failures = []
-    for group in groups:
-        for job in group.jobs:
-            with watched(job, limits, reporter) as watch:
-                found = run_job(job, watch)
-            failures += found
-            for failure in found:
-                reporter.line(f"Failed: {failure}")
-            if found and job is group.first:  # the others build on it
-                break
+    for job in jobs:
+        with watched(job, limits, reporter) as watch:
+            found = run_job(job, watch)
+        failures += found
+        for failure in found:
+            reporter.line(f"Failed: {failure}")
     return failures
 
 
-def _in_parallel(groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
+def _in_parallel(jobs: Sequence[Job], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
     context = spawn_context()
     given = max(1, torch.get_num_threads() // workers), registry.plugin_files(), workers
     processes = [Worker(context, given) for _ in range(workers)]
     try:
-        return Schedule(groups, reporter, processes, limits).run()
+        return Schedule(jobs, reporter, processes, limits).run()
     except BaseException:
         reporter.line(f"Stopping: each process saves its state, within {_GRACE_S:.0f} seconds.")
         raise
@@ -191,18 +188,16 @@ class Worker:
         other.close()  # this copy would keep the pipe open after the process has ended
 
 
-class Schedule(Generic[JobT]):
+class Schedule:
     """Gives jobs to workers. Jobs that build on another job start when that one is done. A job whose process died is
     given out once more, and continues where it stopped.
     """
 
-    def __init__(
-        self, groups: Sequence[JobGroup[JobT]], reporter: Reporter, workers: Sequence[Worker], limits: Limits
-    ) -> None:
+    def __init__(self, jobs: Sequence[Job], reporter: Reporter, workers: Sequence[Worker], limits: Limits) -> None:
         self.limits = limits
-        self.waiting, self.reporter, self.free = list(groups), reporter, list(workers)
-        self.ready: deque[tuple[JobGroup[JobT], JobT]] = deque()
-        self.busy: dict[Worker, tuple[JobGroup[JobT], JobT]] = {}
+        self.waiting, self.reporter, self.free = list(jobs), reporter, list(workers)
+        self.ready: deque[Job] = deque()
+        self.busy: dict[Worker, Job] = {}
         self.given_again: set[int] = set()  # by `id`, since a job holds a dict and so has no hash
 
     def run(self) -> list[Failure]:
@@ -211,14 +206,14 @@ class Schedule(Generic[JobT]):
         self._take_ready()
         while self.ready or self.busy:
             while self.ready and self.free:
-                worker, (group, job) = self.free.pop(), self.ready.popleft()
+                worker, job = self.free.pop(), self.ready.popleft()
                 worker.give(job, self.limits, self.reporter)
-                self.busy[worker] = group, job
+                self.busy[worker] = job
             stopping.check()
             # Until a process says something or ends, at the latest until it is time to look at limits.
             wait([one for worker in self.busy for one in (worker.pipe, worker.process.sentinel)], LOOK_S)
-            for worker, (group, job) in list(self.busy.items()):
-                found = self._outcome(worker, group, job)
+            for worker, job in list(self.busy.items()):
+                found = self._outcome(worker, job)
                 if found is None:
                     continue
                 failures += found
@@ -226,19 +221,19 @@ class Schedule(Generic[JobT]):
                     self.reporter.line(f"Failed: {failure}")
                 del self.busy[worker]
                 self.free.append(worker)
-            self._take_ready()
+                self._take_ready()
         return failures
 
     def _take_ready(self) -> None:
-        ready = [group for group in self.waiting if group.is_ready]
+        """Move what can begin from `waiting` to `ready`. Called only when a job is over, because it reads records."""
+        waiting, self.waiting = self.waiting, []
+        for job in waiting:
+            (self.ready if job.is_ready else self.waiting).append(job)
         # If the rest waits for jobs that have failed, it is given out all the same, and reports that itself.
-        if not ready and not self.busy and not self.ready:
-            ready = list(self.waiting)
-        for group in ready:
-            self.waiting.remove(group)
-            self.ready += [(group, job) for job in ([group.first] if group.first else group.others)]
+        if not self.busy and not self.ready:
+            self.ready, self.waiting = deque(self.waiting), []
 
-    def _outcome(self, worker: Worker, group: JobGroup[JobT], job: JobT) -> list[Failure] | None:
+    def _outcome(self, worker: Worker, job: Job) -> list[Failure] | None:
         """Return what failed in a job that is over; `None` while it goes on."""
         watch = worker.watch
         try:
@@ -248,7 +243,7 @@ class Schedule(Generic[JobT]):
             if not watch.timed_out and id(job) not in self.given_again:
                 self.given_again.add(id(job))
                 self.reporter.line(f"{job}: its process ended{how}; another one continues it.")
-                self.ready.appendleft((group, job))
+                self.ready.appendleft(job)
                 return []  # nothing failed yet, and the worker is free to go on with it
             self.reporter.emit(JobFinished(str(job.folder)))  # the dead process could not send this event
             if watch.timed_out:
@@ -261,8 +256,6 @@ class Schedule(Generic[JobT]):
             watch.look()
         elif failures and watch.timed_out:  # being asked to end made its code fail in some other way
             return watch.failures()
-        elif not failures and job is group.first:
-            self.ready += [(group, other) for other in group.others]
         return failures
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from adaptive_bench import processes
 from adaptive_bench.engine.shuffling import DecisionBank
@@ -22,7 +21,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.compression import quantize
 from adaptive_bench.model.hardware import find_batch_size
 from adaptive_bench.model.interventions import collect_decisions, standing_between
-from adaptive_bench.model.stored_calibration import POOLED
+from adaptive_bench.model.stored_calibration import POOLED, StoredCalibration
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter
 from adaptive_bench.runs.backbone_source import find_device, planned_backbone
 from adaptive_bench.runs.training_text import as_planned, check_inputs, draw_calibration
@@ -242,11 +241,10 @@ def _measure(sweep: DialEvaluation, trained: Calibrated, reporter: Reporter) -> 
         model.dial = model.method.checked_dial(saving)
         trained.store(saving)
         start_s = time.perf_counter()
-        # What this process has calibrated, for processes that share the evaluation and have not.
-        thresholds = None if model.method.thresholds is None else model.method.thresholds.state()
-        fitted = None if model.method.fitted is None else model.method.fitted.state()
         bank = trained.collect_decisions(reporter) if sweep.variant == "shuffled" else None
-        with processes.world().broadcast_job("evaluate", sweep, model.dial, thresholds, fitted, bank):
+        # What this process has calibrated, for processes that share the evaluation and have not.
+        calibrated = StoredCalibration.of(model.method, {saving: model.dial}, sweep.content["calibration_sha256"])
+        with processes.world().broadcast_job("evaluate", sweep, model.dial, calibrated, bank):
             evaluation, samples = _evaluate_at(sweep, trained, bank, reporter)
         # The task's files may have been edited since the plan was made; such a point is not recorded.
         check_inputs(sweep.task, sweep.config.data_dir, sweep.content)
@@ -290,8 +288,7 @@ class EvaluationWorker:
         self,
         sweep: DialEvaluation,
         dial: float,
-        thresholds: dict[str, Tensor] | None,
-        fitted: dict[str, Tensor] | None,
+        calibrated: StoredCalibration,
         bank: DecisionBank | None,
     ) -> None:
         """Evaluate at one dial value, as calibrated by the main process."""
@@ -300,10 +297,6 @@ class EvaluationWorker:
             self._known.clear()
             self._known[key] = Calibrated(sweep)
         trained = self._known[key]
-        method = trained.model.method
-        for part, state in ((method.thresholds, thresholds), (method.fitted, fitted)):
-            if state:
-                assert part is not None
-                part.load(state)
+        calibrated.give_to(trained.model.method)
         trained.model.dial = dial
         _evaluate_at(sweep, trained, bank, SilentReporter())

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -24,9 +23,9 @@ from adaptive_bench.errors import (
     ToBeContinued,
     UsageError,
 )
-from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, JobGroup, caught, needs_own_process
+from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_own_process
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
-from adaptive_bench.jobs.pool import run_groups
+from adaptive_bench.jobs.pool import run_jobs
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone, duration
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
@@ -49,88 +48,77 @@ _STEP_S = 0.5  # between two checks whether this process was asked to stop
 
 
 @dataclass(frozen=True)
-class TrainingJob(Job):
-    """A job that carries out one training."""
+class RunJob(Job):
+    """A job that carries out a training or, if it has sweeps, measures those of one method spec on the training."""
 
     training: TrainingRun
     config: RunConfig
+    sweeps: tuple[DialEvaluation, ...] = ()
 
     @classmethod
-    def of(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> TrainingJob:
+    def of_training(cls, training: TrainingRun, config: RunConfig, estimator: Estimator) -> RunJob:
         """The job of a training, with an estimate of what is left of it."""
         seconds, folder = estimator.training(training), training.folder
         unit_s: dict[UnitDone, float] = {TrainingStep(str(folder)): seconds / max(1, steps_left(training))}
         method, methods = training.spec.name, _methods_of(training)
         return cls(str(training), folder, seconds, unit_s, method, methods, config.tasks, training, config)
 
-    @property
-    def unfinished(self) -> tuple[str, ...]:
-        return (self.label,)
-
-    @property
-    def is_ready(self) -> bool:
-        return self.training.base is None or self.training.base.finished
-
-    def do(self, reporter: Reporter) -> list[Failure]:
-        failures: list[Failure] = []
-        with caught(failures, self.label, self.method, self.tasks, partial(_log, self.training.record)):
-            carry_out_training(self.training, self.config, reporter)
-        return failures
-
-    def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        return _mark_failed(self.training.record, self.training.content, self.label, error, reporter)
-
-
-@dataclass(frozen=True)
-class EvaluationJob(Job):
-    """A job that measures the unfinished sweeps of one method spec on one training."""
-
-    sweeps: tuple[DialEvaluation, ...]
-
     @classmethod
-    def of(cls, sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> EvaluationJob:
-        """The job of some sweeps, with an estimate of what is left of them."""
+    def of_sweeps(cls, sweeps: tuple[DialEvaluation, ...], estimator: Estimator) -> RunJob:
+        """The job of some sweeps of one spec on one training, with an estimate of what is left of them."""
         first = sweeps[0]
         unit_s: dict[UnitDone, float] = {}
         for sweep in sweeps:
             unit_s[DialCalibrated(str(sweep.folder))] = estimator.calibration(sweep)
             unit_s[PointMeasured(str(sweep.folder))] = estimator.point(sweep)
         seconds = sum(estimator.sweep(sweep) for sweep in sweeps)
-        methods = _methods_of(first.training) | {first.spec.name}
+        method, methods = first.spec.name, _methods_of(first.training) | {first.spec.name}
         label, tasks = f"evaluate {first.spec}, seed {first.training.seed}", tuple(sweep.task for sweep in sweeps)
-        return cls(label, first.folder, seconds, unit_s, first.spec.name, methods, tasks, sweeps)
-
-    @property
-    def training(self) -> TrainingRun:
-        """The training whose model is evaluated."""
-        return self.sweeps[0].training
+        about = label, first.folder, seconds, unit_s, method, methods, tasks
+        return cls(*about, first.training, first.config, sweeps)
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        return tuple(str(sweep) for sweep in self.sweeps if not sweep.is_complete)
+        return tuple(str(work) for work in self._left)
+
+    @property
+    def _left(self) -> list[TrainingRun | DialEvaluation]:
+        return [work for work in (self.sweeps or (self.training,)) if not _is_done(work)]
 
     @property
     def is_ready(self) -> bool:
-        return self.training.finished
+        needed = self.training if self.sweeps else self.training.base
+        return needed is None or needed.finished
 
     def do(self, reporter: Reporter) -> list[Failure]:
         """See `Job`: one sweep that fails does not stop the others."""
         failures: list[Failure] = []
 
-        def attempting(sweep: DialEvaluation) -> AbstractContextManager[None]:
-            return caught(failures, str(sweep), self.method, [sweep.task], partial(_log, sweep.record))
+        def attempting(work: TrainingRun | DialEvaluation) -> AbstractContextManager[None]:
+            tasks = [work.task] if isinstance(work, DialEvaluation) else self.tasks
+            return caught(failures, str(work), self.method, tasks, partial(_log, work.record))
 
-        evaluate_sweeps(self.sweeps, reporter, attempting)
+        if not self.sweeps:
+            with attempting(self.training):
+                carry_out_training(self.training, self.config, reporter)
+        elif self.is_ready:  # else the training has failed, which is reported already
+            evaluate_sweeps(self.sweeps, reporter, attempting)
         return failures
 
     def mark_failed(self, error: AdaptiveBenchError, reporter: Reporter) -> Path | None:
-        # Sweeps are measured in order, so it was at the first that is not finished.
-        sweep = next((sweep for sweep in self.sweeps if sweep.finished() is None), self.sweeps[-1])
-        return _mark_failed(sweep.record, sweep.content, self.label, error, reporter)
+        """See `Job`: work is done in order, so it was at the first that is not done."""
+        work = next(iter(self._left), (self.sweeps or (self.training,))[-1])
+        try:
+            with lock.exclusive(work.record.folder, self.label, reporter):
+                work.record.begin(work.content)
+                work.record.fail(error)
+        except (EnvironmentProblem, Superseded) as problem:  # reported only, so that other work goes on
+            reporter.line(f"{self.label}: {problem}")
+        return _log(work.record)
 
 
-RunJob = TrainingJob | EvaluationJob
-RunJobGroup = JobGroup[RunJob]  # a training and the evaluations that depend on it
+def _is_done(work: TrainingRun | DialEvaluation) -> bool:
+    return work.finished if isinstance(work, TrainingRun) else work.is_complete
 
 
 def _methods_of(training: TrainingRun) -> frozenset[str]:
@@ -144,24 +132,12 @@ def _log(record: Record) -> Path | None:
     return log if record.state == "failed" and log.is_file() else None
 
 
-def _mark_failed(
-    record: Record, content: Mapping[str, Any], label: str, error: AdaptiveBenchError, reporter: Reporter
-) -> Path | None:
-    try:
-        with lock.exclusive(record.folder, label, reporter):
-            record.begin(content)
-            record.fail(error)
-    except (EnvironmentProblem, Superseded) as problem:  # reported only, so that other work goes on
-        reporter.line(f"{label}: {problem}")
-    return _log(record)
-
-
-def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[RunJobGroup]:
-    """The work that is left, grouped by training.
+def jobs_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[RunJob]:
+    """The work that is left: each training with its evaluations after it.
 
     A shard also includes the trainings that its own start from, unless they have failed in their own shard.
     """
-    groups: list[RunJobGroup] = []
+    jobs: list[RunJob] = []
     untrained = {training.folder for training in plan.untrained}
     mine = {training.folder: training for training in shard.of(plan)}
     # What this shard's own trainings start from and another shard has.
@@ -172,12 +148,10 @@ def groups_left(plan: Plan, estimator: Estimator, shard: Shard = WHOLE) -> list[
             left[sweep.training.folder].setdefault(sweep.spec, []).append(sweep)
     for training in plan.trainings:
         folder = training.folder
-        does = folder in untrained and (folder in mine or (folder in bases and training.record.state != "failed"))
-        job = TrainingJob.of(training, plan.config, estimator) if does else None
-        evaluations = tuple(EvaluationJob.of(tuple(sweeps), estimator) for sweeps in left[folder].values())
-        if job or evaluations:
-            groups.append(JobGroup(job, evaluations))
-    return groups
+        if folder in untrained and (folder in mine or (folder in bases and training.record.state != "failed")):
+            jobs.append(RunJob.of_training(training, plan.config, estimator))
+        jobs += [RunJob.of_sweeps(tuple(sweeps), estimator) for sweeps in left[folder].values()]
+    return jobs
 
 
 def work_as_worker() -> None:
@@ -233,9 +207,10 @@ def _why(work: str, record: Record, run: Path) -> Failure:
 
 def settle(plan: Plan) -> None:
     """Mark finished work as done if its process was killed before it could."""
-    finished = [training.record for training in plan.trainings if training.finished]
-    for record in [*finished, *(sweep.record for sweep in plan.sweeps if sweep.is_complete)]:
-        record.mark_done()
+    works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]
+    for work in works:
+        if _is_done(work):
+            work.record.mark_done()
 
 
 def carry_out(
@@ -248,19 +223,18 @@ def carry_out(
     """Do all work of a plan, or of a shard, that is not on disk yet, and return what was not done.
 
     Args:
-        workers: Processes to use at once (`run_groups`); `None` decides by the size of the backbone and the number of
+        workers: Processes to use at once (`run_jobs`); `None` decides by the size of the backbone and the number of
             cores.
         estimator: Estimates how long each part will take; by default from the records alone.
     """
     limits = limits_of(plan.config)
     settle(plan)
-    groups = groups_left(plan, estimator or Estimator(plan.config.out), shard)
-    jobs = [job for group in groups for job in group.jobs]
+    jobs = jobs_left(plan, estimator or Estimator(plan.config.out), shard)
     if not jobs:
         return []
     seconds = sum(job.seconds for job in jobs)
     workers = min(workers or useful_processes(plan.config, seconds), len(jobs))
-    failures = run_groups(groups, reporter, workers, limits)
+    failures = run_jobs(jobs, reporter, workers, limits)
     settle(plan)  # a worker may have been killed right before it marked its work as done
     return failures
 

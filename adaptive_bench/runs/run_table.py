@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,12 @@ from adaptive_bench.runs.training_targets import target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_digest, code_of
-from adaptive_bench.spec import MethodSpec, method_name
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.evaluation import Evaluation
-from adaptive_bench.store.keys import USUAL, canonical, key_of
+from adaptive_bench.store.keys import USUAL, key_of
 from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining
-from adaptive_bench.store.records import SCHEMA, Record
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, table_of
 from adaptive_bench.tables.rows import Row
@@ -218,7 +217,6 @@ def outcome_of(whole: Plan) -> Outcome:
         measured.append(sweep_of(sweep, points))
         if sweep.split == "test" and not sweep.variant and points:
             answers.append(answers_of(measured[-1]))
-            warnings += _calibration_warnings(sweep)
     rows, said = table_of(measured, config.match_on, config.match_phase)
     warnings += said
     if rows and not config.train.steps:
@@ -241,41 +239,17 @@ def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:
     ]
 
 
-def _calibration_warnings(sweep: DialEvaluation) -> list[str]:
-    """Warnings about dial values whose thresholds skip far more or less than asked for.
-
-    The savings in the table are measured, so they are right all the same.
-    """
-    calibration = sweep.record.read("calibration") or {"dials": []}
-    off = [entry for entry in calibration["dials"] if entry["status"] == "fail"]
-    if not off:
-        return []
-    most = max(off, key=lambda entry: abs(entry["requested"] - entry["realised"]))
-    return [
-        f"{sweep.spec} on {sweep.task}, seed {sweep.training.seed}: at {len(off)} of {len(calibration['dials'])} dial "
-        f"values thresholds skip more or less of the calibration text than they were calibrated for, farthest off "
-        f"{most['realised']:.0%} in place of {most['requested']:.0%}. Savings in the table are measured, not requested."
-    ]
-
-
 def method_facts(whole: Plan) -> dict[str, Any]:
     """Plain values for `methods.json`: by spec,
 
     code: Digest of the code that trained and evaluated the method.
     variant: The spec without the numbers that `tune` searches: the method, whatever it was tuned to.
-    settings_tried: How many different settings of the method were trained on this backbone in the run's folder. Each
-        setting of the run or of `tune` counts once, whatever its seeds.
     """
-    tried = _settings(whole.trainings)
-    found = {}
-    for text in whole.config.methods:
-        spec = MethodSpec.parse(text)
-        found[str(spec)] = {
-            "code": recorded_code(whole, spec) or code_of(spec.name),
-            "variant": str(_untuned(spec)),
-            "settings_tried": len(tried.get(spec.name, ())),
-        }
-    return {"schema": SCHEMA, "methods": found}
+    facts = {
+        spec: {"code": recorded_code(whole, spec) or code_of(spec.name), "variant": str(_untuned(spec))}
+        for spec in map(MethodSpec.parse, whole.config.methods)
+    }
+    return {"schema": SCHEMA, "methods": {str(spec): found for spec, found in facts.items()}}
 
 
 def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
@@ -297,17 +271,3 @@ def _untuned(spec: MethodSpec) -> MethodSpec:
     space = method_class(spec).Config.search_space
     tuned = {name for name, search in space.items() if search.scale in ("linear", "log")}
     return replace(spec, params=tuple((name, value) for name, value in spec.params if name not in tuned))
-
-
-def _settings(trainings: Sequence[TrainingRun]) -> dict[str, set[str]]:
-    """The different settings of each method among all trainings in the folders of a run's trainings, by method name."""
-    found: dict[str, set[str]] = {}
-    backbones = {training.content.get("backbone") for training in trainings}
-    above = {training.folder.parent for training in trainings}
-    for folder in sorted(path for one in above if one.is_dir() for path in one.iterdir() if path.is_dir()):
-        with suppress(EnvironmentProblem):  # a record of another run that cannot be read
-            if (config := Record(folder).read("config") or {}).get("backbone") in backbones:
-                # Without what differs between seeds and levels of one setting.
-                same = {key: value for key, value in config.items() if key not in ("seed", "data", "target")}
-                found.setdefault(method_name(config["method"]), set()).add(canonical(same))
-    return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
@@ -19,43 +19,32 @@ REACHED = 0.02  # a level counts as reached if the measured saving is at most th
 
 @dataclass(frozen=True)
 class Objective:
-    """One of three numbers, which are all better when larger: the mean score over the levels of the run (`area`), the
-    `score` at the saving `at`, or at the saving that a method is trained towards (`target`).
+    """One of two numbers, which are both better when larger: the score at the saving `at`, or without one (`area`) the
+    mean score over the levels of the run.
 
     Scores of metrics for which lower is better get a minus sign. A saving that is not reached counts as score 0, or as
     minus infinity for such metrics.
     """
 
-    kind: Literal["area", "score", "target"]
-    at: float = 0.0
+    at: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Objective:
-        """Read `area`, `score@0.15` or `score@target`; any other text is a `UsageError`."""
-        kind, at_sign, number = text.strip().partition("@")
-        if (kind, number) == ("score", "target"):
-            return cls("target")
-        try:
-            if kind == "area" and not at_sign:
-                return cls("area")
+        """Read `area` or `score@0.15`; any other text is a `UsageError`."""
+        kind, _, number = text.strip().partition("@")
+        if text.strip() == "area":
+            return cls()
+        with suppress(ValueError):  # `score` or `score@` without a number too
             if kind == "score" and 0 <= float(number) < 1:
-                return cls("score", float(number))
-        except ValueError:  # `score` or `score@` without a number too
-            pass
-        raise UsageError(
-            f"The objective is area, score@SAVING (score@0.15: the score at 15 % saved) or score@target, got {text!r}."
-        )
+                return cls(float(number))
+        raise UsageError(f"The objective is area or score@SAVING (score@0.15: the score at 15 % saved), got {text!r}.")
 
     def __str__(self) -> str:
-        return {"area": "area", "target": "score@target"}.get(self.kind) or f"{self.kind}@{self.at:g}"
+        return "area" if self.at is None else f"score@{self.at:g}"
 
     def config(self, config: RunConfig) -> RunConfig:
         """The run's config with the levels at which trials are compared."""
-        if self.kind == "score":
-            return config.model_copy(update={"levels": (self.at,)})
-        if self.kind == "target" and config.train.target is not None:
-            return config.model_copy(update={"levels": (config.train.target,)})
-        return config
+        return config if self.at is None else config.model_copy(update={"levels": (self.at,)})
 
     def check(self, metrics: Iterable[str]) -> None:
         """Refuse (`UsageError`) metrics of unknown direction or of different ones, whose mean makes no sense."""

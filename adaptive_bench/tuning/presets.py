@@ -1,9 +1,8 @@
 """Defines two presets of studies, each with a grid of its own: which learning rates, and how many steps.
 
-`rates` chooses the learning rate of the parameters that a method adds from one small grid, the same for every method,
-by the score at the saving the method is trained towards. `steps` finds out how many training steps are enough for the
-order of the methods not to depend on them. A trial is a training like any other, so a run with the chosen rate or
-steps finds it done.
+`rates` chooses the learning rate of the parameters that a method adds from one small grid, the same for every method.
+`steps` finds out how many training steps are enough for the order of the methods not to depend on them. A trial is a
+training like any other, so a run with the chosen rate or steps finds it done.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import yaml
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.method import method_class, training_spec
+from adaptive_bench.method import method_class, takes_target, training_spec
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
@@ -27,13 +26,11 @@ from adaptive_bench.tables.document_scores import DocumentScores, answers_by_see
 from adaptive_bench.task import metric_of
 from adaptive_bench.tuning.doubling import Doubling, doubling, enough_steps
 from adaptive_bench.tuning.objective import Objective, nearest
-from adaptive_bench.tuning.search import Proposal, Search, TrialRunner, points_of
+from adaptive_bench.tuning.search import Search, points_of
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
-from adaptive_bench.validation import LARGEST_RATE
 
-STEP = 5.0  # factor between neighbouring rates
-GRID = (1.0, STEP, STEP**2)  # factors of the backbone's rate
-EXTENSIONS = 2  # most rates beyond the grid, for a method whose best rate is at the edge
+# Factors of the backbone's rate. The rate itself comes first, because the first of several equally good ones is chosen.
+GRID = (1.0, 0.2, 5.0, 25.0, 125.0)
 
 
 @dataclass(frozen=True)
@@ -41,32 +38,29 @@ class Preset:
     """What a study tries, and what it says in the end.
 
     Attributes:
-        objective: Objective that compares trials unless another one is asked for.
         setting: The setting in which trials differ.
-        range: Makes the setting's range if no values are given; given values are all tried.
+        values: Makes the values of the setting that are tried if none are given.
         said: Makes lines about finished searches.
-        points: Makes the trials if the range is not a choice.
-        grow: Makes one more trial after `points`, if one is needed.
         checked: Returns the config with the methods that the preset is about, or refuses them or the objective.
     """
 
-    objective: str
     setting: str
-    range: Callable[[RunConfig], str]
-    said: Callable[[Sequence[Search], TrialRunner], list[str]]
-    points: Callable[[RunConfig], list[Proposal]] | None = None
-    grow: Callable[[Search], Proposal | None] | None = None
-    checked: Callable[[RunConfig, Objective], RunConfig] = lambda config, objective: config
+    values: Callable[[RunConfig], list[float]]
+    said: Callable[[Sequence[Search], RunConfig], list[str]]
+    checked: Callable[[RunConfig, Objective], RunConfig]
 
 
-def _rate_points(config: RunConfig) -> list[Proposal]:
-    return [{METHOD_RATE: config.train.learning_rate * factor} for factor in GRID]
+def _for_rates(config: RunConfig, objective: Objective) -> RunConfig:
+    if others := [text for text in config.methods if not takes_target(training_spec(MethodSpec.parse(text)))]:
+        raise UsageError(
+            f"The preset rates is for methods that are trained towards a saving, got {', '.join(others)}. Leave them "
+            f"out, or leave --preset out and name the rates with --param {METHOD_RATE}=choice:A|B."
+        )
+    return config
 
 
-def _rate_range(config: RunConfig) -> str:
-    rate = config.train.learning_rate
-    # The grid, which ends at `STEP**2`, and room for all extensions on either side.
-    return f"log:{rate / STEP**EXTENSIONS:g}:{min(rate * STEP ** (2 + EXTENSIONS), LARGEST_RATE):g}"
+def _rates(config: RunConfig) -> list[float]:
+    return [config.train.learning_rate * factor for factor in GRID]
 
 
 def _edge(search: Search) -> float | None:
@@ -78,19 +72,9 @@ def _edge(search: Search) -> float | None:
     return None if [trial.value for trial in search.complete].count(best.value) > 1 else best.method_rate
 
 
-def _beyond(search: Search) -> Proposal | None:
-    """A trial with the next rate beyond the edge, if the best rate is at the edge."""
-    edge = _edge(search)
-    if edge is None or len(search.results) >= len(GRID) + EXTENSIONS:
-        return None
-    highest = max(float(trial.values[METHOD_RATE]) for trial in search.results)
-    beyond = float(f"{edge * STEP if edge == highest else edge / STEP:.12g}")  # without rounding errors in the text
-    return {METHOD_RATE: beyond} if beyond <= LARGEST_RATE else None
-
-
-def _said_of_rates(searches: Sequence[Search], measuring: TrialRunner) -> list[str]:
+def _said_of_rates(searches: Sequence[Search], config: RunConfig) -> list[str]:
     """Each method's rate with its lead over the second best, whether it is at the edge, and all rates as YAML."""
-    lines, chosen, seeds = [], {}, len(measuring.config.seeds)
+    lines, chosen, seeds = [], {}, len(config.seeds)
     for search in searches:
         if (best := search.best) is None:
             continue
@@ -104,10 +88,6 @@ def _said_of_rates(searches: Sequence[Search], measuring: TrialRunner) -> list[s
             lead = (best.value or 0.0) - (second.value or 0.0)
             over = f"{float(second.values[METHOD_RATE]):g}"
             line += f" is ahead of {over} by {lead:.4f}, {seeds} seed{'s' * (seeds > 1)}"
-        # Known for `score@target` alone; other objectives compare at the levels of the run.
-        if search in measuring.levels:
-            at = " and ".join(f"{100 * level:.4g}" for level in measuring.levels[search].values())
-            line += f", at {at} % saved"
         if _edge(search) is not None:
             line += "; it is at the edge of what was tried, so a better one may lie beyond"
         lines.append(line + ".")
@@ -117,7 +97,7 @@ def _said_of_rates(searches: Sequence[Search], measuring: TrialRunner) -> list[s
 
 def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
     levels = levels_of(objective.config(config))
-    if objective.kind not in ("area", "score") or len(levels) > 1:
+    if len(levels) > 1:
         raise UsageError(
             f"Steps are compared at one level, got {objective} and {', '.join(f'{level:g}' for level in levels)}. Give "
             f"one with --levels, or --objective score@LEVEL."
@@ -128,11 +108,11 @@ def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
     return config.model_copy(update={"methods": methods})
 
 
-def _step_range(config: RunConfig) -> str:
-    return f"choice:{'|'.join(str(config.train.steps * factor) for factor in (1, 2, 4))}"
+def _steps(config: RunConfig) -> list[float]:
+    return [config.train.steps * factor for factor in (1, 2, 4)]
 
 
-def _said_of_steps(searches: Sequence[Search], measuring: TrialRunner) -> list[str]:
+def _said_of_steps(searches: Sequence[Search], config: RunConfig) -> list[str]:
     """The number of steps from which no order of two methods reverses on doubling, and which scores still change."""
     scores: defaultdict[tuple[int, str], dict[str, DocumentScores]] = defaultdict(dict)
     for search in searches:
@@ -148,7 +128,7 @@ def _said_of_steps(searches: Sequence[Search], measuring: TrialRunner) -> list[s
     doublings = [
         doubling(before, task, scores[before, task], scores[after, task], metric_of(find_task(task).metrics[0]))
         for before, after in pairs
-        for task in measuring.config.tasks
+        for task in config.tasks
     ]
     enough = enough_steps(doublings)
     lines = [
@@ -170,18 +150,19 @@ def _doubled(steps: int, tasks: Sequence[Doubling]) -> str:
 
 def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
     """The score of every document at the level; `None` if the level is not reached or only means are known."""
-    points = {sweep.training.seed: points_of(sweep) for sweep in sweeps}
     by_seed: dict[int, Mapping[int, float]] = {}
-    answers = answers_by_seed(sweeps[0].metric, points)
     for sweep in sweeps:
         seed, axis = sweep.training.seed, saving_name(sweep.config.match_on, sweep.config.match_phase)
-        if seed in answers and (place := nearest(points[seed], sweep.levels[-1], axis)) is not None:
-            documents = sorted(points[seed][0].documents.numbers)  # the order of the columns of `answers`
-            by_seed[seed] = dict(zip(documents, answers[seed][place].tolist(), strict=True))
+        points = points_of(sweep)
+        if (place := nearest(points, sweep.levels[-1], axis)) is not None:
+            answers = answers_by_seed(sweep.metric, {seed: [points[place]]})
+            if seed in answers:
+                documents = sorted(points[place].documents.numbers)  # the order of the columns of `answers`
+                by_seed[seed] = dict(zip(documents, answers[seed][0].tolist(), strict=True))
     return DocumentScores.of(by_seed) if by_seed else None
 
 
 PRESETS = {
-    "rates": Preset("score@target", METHOD_RATE, _rate_range, _said_of_rates, _rate_points, _beyond),
-    "steps": Preset("area", STEPS, _step_range, _said_of_steps, checked=_for_steps),
+    "rates": Preset(METHOD_RATE, _rates, _said_of_rates, _for_rates),
+    "steps": Preset(STEPS, _steps, _said_of_steps, _for_steps),
 }

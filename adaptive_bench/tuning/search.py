@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from math import isfinite
 from statistics import fmean
@@ -25,11 +25,10 @@ from adaptive_bench.jobs.job import Failure
 from adaptive_bench.progress import Reporter
 from adaptive_bench.runs.launching import carry_out
 from adaptive_bench.runs.run_plan import Plan, plan
-from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.store.measured import MeasuredPoint
-from adaptive_bench.tuning.objective import REACHED, Objective
+from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
 
@@ -77,9 +76,8 @@ class Search:
     Args:
         name: Name of the Optuna study; it seeds the sampler.
         reporter: Gets a line for each trial that ended.
-        trials: Number of trials, not counting those of `grow`.
+        trials: Number of trials.
         points: Points to try first; by default the method's defaults, then points that cover the space evenly.
-        grow: Asked for one more point whenever nothing is left to try.
 
     Attributes:
         results: Finished trials, in the order in which they ended.
@@ -96,9 +94,8 @@ class Search:
         reporter: Reporter,
         trials: int,
         points: Iterable[Proposal] | None = None,
-        grow: Callable[[Search], Proposal | None] | None = None,
     ) -> None:
-        self.space, self.config, self.reporter, self._left, self._grow = space, config, reporter, trials, grow
+        self.space, self.config, self.reporter, self._left = space, config, reporter, trials
         self.results: list[TrialResult] = []
         self.exhausted = False
         self.begun: dict[int, Trial] = {}
@@ -132,9 +129,6 @@ class Search:
             asked.append(self._begin(self._given.pop(0)))
         if not asked and self._left and not self.exhausted:
             asked = self._drawn()
-        if not asked and self._grow is not None and (point := self._grow(self)) is not None:
-            self._left += 1  # `_begin` takes it off again: such a trial is beyond the number asked for
-            asked = [self._begin(point)]
         return asked
 
     def _begin(self, point: Proposal) -> Trial:
@@ -166,46 +160,26 @@ class Search:
 
 
 class TrialRunner:
-    """Trains and measures trials with the recipe, tasks and seeds of a run.
-
-    Attributes:
-        levels: For the objective `score@target`, the saving at which trials are compared, by search and by the target
-            of a training. It is the target itself if all of the first trials reach it on every task. Otherwise it is
-            the largest level of the run that all of them exceed, because at the end of a dial nothing is left to
-            decide; without such a level it is the largest saving that all of them reach.
-    """
+    """Trains and measures trials with the recipe, tasks and seeds of a run."""
 
     def __init__(self, objective: Objective, config: RunConfig, reporter: Reporter, jobs: int | None = None) -> None:
         self.objective, self.config, self.reporter, self.jobs = objective, objective.config(config), reporter, jobs
-        self.levels: dict[Search, dict[float, float]] = {}
-        self._of_run = levels_of(config)
 
     def do(self, trials: Sequence[Trial]) -> None:
         """Train and measure trials, and tell their searches how they ended; what the machine is to blame for, such as a
         full disk, is raised as an `EnvironmentProblem`.
         """
-        plans = self._measured({trial: whole for trial in trials if (whole := self._plan(trial)) is not None})
-        if self._settle_levels(plans):  # some trials are compared at a saving that was not measured yet
-            plans = self._measured({trial: self._settled(trial, whole) for trial, whole in plans.items()})
-        for trial, whole in plans.items():
+        plans = {trial: whole for trial in trials if (whole := self._plan(trial)) is not None}
+        for trial, whole in self._measured(plans).items():
             trial.measured += whole.sweeps
             self._end(trial)
 
     def _plan(self, trial: Trial) -> Plan | None:
         try:
-            whole = plan(trial.search.space.config_with(trial.values, self.config), splits=("validation",))
+            return plan(trial.search.space.config_with(trial.values, self.config), splits=("validation",))
         except UsageError as error:  # caused by these values, because the study itself was checked
             trial.end(TrialState.FAIL, reason=str(error))
             return None
-        return self._settled(trial, whole)
-
-    def _settled(self, trial: Trial, whole: Plan) -> Plan:
-        """The plan of a trial, with the savings at which its search compares trials."""
-        if self.objective.kind != "target":
-            return whole
-        known = self.levels.get(trial.search, {})
-        sweeps = (replace(one, levels=(known.get(_target(one), _target(one)),)) for one in whole.sweeps)
-        return replace(whole, sweeps=tuple(sweeps))
 
     def _measured(self, plans: Mapping[Trial, Plan]) -> dict[Trial, Plan]:
         """Do what is not on disk, with plans of one recipe side by side; returns those whose sweeps are finished."""
@@ -234,27 +208,6 @@ class TrialRunner:
                 finished[trial] = whole
         return finished
 
-    def _settle_levels(self, measured: Mapping[Trial, Plan]) -> bool:
-        """Set the savings at which trials are compared, for searches whose first trials these are; returns whether any
-        differs from the target of the training.
-        """
-        if self.objective.kind != "target":
-            return False
-        moved = False
-        # Each new search once, in the order of its trials.
-        for search in {trial.search: None for trial in measured if trial.search not in self.levels}:
-            by_target: defaultdict[float, list[float]] = defaultdict(list)
-            for sweep in (one for trial, whole in measured.items() if trial.search is search for one in whole.sweeps):
-                name = _axis(sweep)
-                known = [point.savings[name] for point in points_of(sweep) if name in point.savings]
-                by_target[_target(sweep)].append(max(known, default=0.0))  # the most that this trial saves on this task
-            self.levels[search] = {}
-            for target, reached in by_target.items():
-                below = max((level for level in self._of_run if 0 < level < min(reached)), default=min(reached))
-                self.levels[search][target] = target if min(reached) >= target - REACHED else below
-                moved |= self.levels[search][target] != target
-        return moved
-
     def _end(self, trial: Trial) -> None:
         value = fmean(
             self.objective.value(points_of(one), one.levels, _axis(one), one.metric) for one in trial.measured
@@ -269,11 +222,6 @@ def points_of(sweep: DialEvaluation) -> list[MeasuredPoint]:
     """The measured points of a finished sweep, with scores in its headline metric."""
     found, record = sweep.finished() or {}, sweep.record
     return [MeasuredPoint.of(asked, one, [sweep.metric], record.samples(asked)) for asked, one in found.items()]
-
-
-def _target(sweep: DialEvaluation) -> float:
-    """The saving that the sweep's training is trained towards."""
-    return float(sweep.training.content["target"]["saving"])
 
 
 def _axis(sweep: DialEvaluation) -> str:

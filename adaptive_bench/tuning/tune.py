@@ -16,7 +16,6 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.jobs.worker import check_main
-from adaptive_bench.method import takes_target, training_spec
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.spec import MethodSpec
@@ -51,7 +50,7 @@ def tune(
 
     Args:
         config: The run whose methods are tuned with its recipe.
-        objective: By default `area`, or that of the preset.
+        objective: By default `area`.
         trials: Number of trials for each method, including the one with its defaults; a preset tries its grid instead.
         params: `NAME=RANGE`; without any, each method's own search space.
         preset: `rates` or `steps`: the grid of one setting of the recipe (`tuning.presets`).
@@ -64,7 +63,7 @@ def tune(
     """
     check_main()
     asks = None if preset is None else PRESETS[preset]
-    objective = objective or Objective.parse("area" if asks is None else asks.objective)
+    objective = objective or Objective()
     objective.check(find_task(task).metrics[0] for task in config.tasks)
     for task in map(find_task, config.tasks):
         load_task(task, config.data_dir, config.evaluation.num_fewshot, "validation")  # before anything is trained
@@ -72,11 +71,6 @@ def tune(
         config = asks.checked(config, objective)
     ranges = _asked(asks, params, config)
     specs = list(dict.fromkeys(map(MethodSpec.parse, config.methods)))
-    if objective.kind == "target" and (none := [str(spec) for spec in specs if not takes_target(training_spec(spec))]):
-        raise UsageError(
-            f"Trials are compared at the saving a method is trained towards, but {', '.join(none)} has no such "
-            f"saving. Leave it out, or give --objective."
-        )
     check_owned(specs, ranges)
     spaces = [Space.of(spec, ranges).fitted(config) for spec in specs]
     # A study's name is a digest of this. A confirmation comes after it: it continues the study of the same name.
@@ -93,14 +87,9 @@ def tune(
         storage = JournalStorage(JournalFileBackend(str(journal.absolute())))
         searches: list[Search] = []
         for space in spaces:
-            called = f"{name}/{space.spec}"
-            if asks is None:
-                searches.append(Search(called, space, config, storage, reporter, trials))
-                continue
-            # Values given by --param are all tried, and none beyond them.
-            points = asks.points(config) if asks.points and not params else list(space.grid())
-            grow = None if params else asks.grow
-            searches.append(Search(called, space, config, storage, reporter, len(points), points, grow))
+            points = None if asks is None else list(space.grid())  # all values of a preset are tried
+            number = trials if points is None else len(points)
+            searches.append(Search(f"{name}/{space.spec}", space, config, storage, reporter, number, points))
         finals: list[Search] = []
 
         def result(notes: Sequence[str] = ()) -> StudyResult:
@@ -115,8 +104,7 @@ def tune(
                 measuring.do(begun)
                 result()  # after every round, so that a study that is stopped has what it found
 
-        measuring = TrialRunner(objective, config, reporter, jobs)
-        to_the_end(searches, measuring)
+        to_the_end(searches, TrialRunner(objective, config, reporter, jobs))
         if confirm:
             again = config.model_copy(update={"seeds": tuple(definition["confirm"])})
             for one in searches:
@@ -126,7 +114,7 @@ def tune(
                     called = f"{name}/{one.space.spec}/confirm"
                     finals.append(Search(called, one.space, again, storage, reporter, 2, points))
             to_the_end(finals, TrialRunner(objective, again, reporter, jobs))
-        return result(() if asks is None else asks.said(searches, measuring))
+        return result(() if asks is None else asks.said(searches, config))
 
 
 def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> list[str]:
@@ -143,7 +131,7 @@ def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> lis
             f"The preset tries given values of {asks.setting}, got --param {', '.join(params)}. Give one as "
             f"--param '{asks.setting}=choice:A|B', or leave --preset out."
         )
-    return list(params) or [f"{asks.setting}={asks.range(config)}"]
+    return list(params) or [f"{asks.setting}=choice:{'|'.join(f'{value:.12g}' for value in asks.values(config))}"]
 
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from adaptive_bench.jobs.launchers import LaunchResult, kubernetes, slurm
 from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import Shard, plan, run, training_work
 from adaptive_bench.runs.forecast import Estimator, steps_left
-from adaptive_bench.runs.launching import groups_left, launch_request
+from adaptive_bench.runs.launching import jobs_left, launch_request
 from adaptive_bench.runs.trained import run_name
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import resume
@@ -40,15 +40,19 @@ def test_shards_are_the_plan_each_cell_once(config_of, parts):
 def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     config = config_of("dense,router_tuned_mod")
     whole = plan(config)
-    groups = groups_left(whole, Estimator(config.out), Shard(2, 2))
-    assert [str(group.jobs[0].training.spec) for group in groups] == ["dense", "router_tuned_mod"]
-    assert [len(group.others) for group in groups] == [0, 1]
+    jobs = jobs_left(whole, Estimator(config.out), Shard(2, 2))
+    assert [(str(job.training.spec), len(job.sweeps)) for job in jobs] == [
+        ("dense", 0),
+        ("router_tuned_mod", 0),
+        ("router_tuned_mod", 1),
+    ]
+    assert [job.is_ready for job in jobs] == [True, False, False]
     record = whole.trainings[0].record
     with exclusive(record.folder, "it", lines):
         record.begin(whole.trainings[0].content)
         record.fail(RuntimeError("no"))
-    groups = groups_left(whole, Estimator(config.out), Shard(2, 2))
-    assert [str(group.jobs[0].training.spec) for group in groups] == ["router_tuned_mod"]
+    jobs = jobs_left(whole, Estimator(config.out), Shard(2, 2))
+    assert [str(job.training.spec) for job in jobs] == ["router_tuned_mod"] * 2
 
 
 def test_the_last_shard_writes_the_table_of_all(config_of):

@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from adaptive_bench import registry
-from adaptive_bench.jobs.job import JobGroup, named_plugins
+from adaptive_bench.jobs.job import named_plugins
 from adaptive_bench.jobs.pool import OverallProgress, Schedule, Worker
 from adaptive_bench.jobs.watchdog import Limits
 from adaptive_bench.jobs.worker import RemoteReporter, StdoutForwarder
@@ -38,22 +38,30 @@ from adaptive_bench.progress import (
 
 
 class DyingJob:
-    """A job whose process dies in the middle of an event, as often as said."""
+    """A job whose process dies in the middle of an event, as often as said. It may build on another one."""
 
     methods = tasks = ()
-    folder, is_ready = Path("record"), True
+    folder = Path("record")
     deaths: ClassVar = {}
     done: ClassVar = []
 
-    def __init__(self, name):
-        self.name, self.unfinished = name, (name,)
+    def __init__(self, name, base=None):
+        self.name, self.base, self.unfinished = name, base, (name,)
 
     def __str__(self):
         return self.name
 
+    @property
+    def is_ready(self):
+        return self.base is None or self.base in self.done
+
     def work(self, pipe):
         """Work in place of a process, and return how that ended."""
         reporter = RemoteReporter(pipe)
+        if not self.is_ready:
+            self.done.append(f"{self.name}, not ready")
+            reporter.send([])
+            return None
         reporter.line(f"begin {self.name}")
         task = reporter.task(self.name, 5)
         task.advance(2)
@@ -88,13 +96,13 @@ class Process:
 
 @pytest.fixture
 def carry_out(monkeypatch):
-    """`carry_out(reporter, groups, **deaths)`: do groups of jobs, whose processes die as often as said."""
+    """`carry_out(reporter, jobs, **deaths)`: do jobs, whose processes die as often as said."""
 
-    def carry_out(reporter, *groups, **deaths):
+    def carry_out(reporter, *jobs, **deaths):
         monkeypatch.setattr(DyingJob, "deaths", deaths)
         monkeypatch.setattr(DyingJob, "done", [])
         workers = [Worker(SimpleNamespace(Pipe=multiprocessing.Pipe, Process=Process), ()) for _ in range(2)]
-        failures = Schedule(list(groups), reporter, workers, Limits()).run()
+        failures = Schedule(jobs, reporter, workers, Limits()).run()
         for worker in workers:
             worker.close()
         return failures, sorted(DyingJob.done)
@@ -105,9 +113,8 @@ def carry_out(monkeypatch):
 def test_work_whose_process_is_killed_is_given_once_more(carry_out, lines):
     """It silences nobody, and what it showed is closed."""
     stream = io.StringIO()
-    killed, innocent, after = map(DyingJob, ("killed", "innocent", "after"))
-    groups = JobGroup(killed, (after,)), JobGroup(innocent)
-    failures, done = carry_out(Display(Console(file=stream)), *groups, killed=1)
+    jobs = DyingJob("killed"), DyingJob("after", "killed"), DyingJob("innocent")
+    failures, done = carry_out(Display(Console(file=stream)), *jobs, killed=1)
     assert failures == [] and done == ["after", "innocent", "killed"]
     assert sorted(stream.getvalue().splitlines()) == [
         "after: 5/5 in 0:00",
@@ -119,10 +126,10 @@ def test_work_whose_process_is_killed_is_given_once_more(carry_out, lines):
 
 
 def test_work_that_is_killed_again_fails_alone(carry_out, lines):
-    killed, innocent, after = map(DyingJob, ("killed", "innocent", "after"))
-    failures, done = carry_out(lines, JobGroup(killed, (after,)), JobGroup(None, (innocent,)), killed=2)
+    jobs = DyingJob("killed"), DyingJob("after", "killed"), DyingJob("innocent")
+    failures, done = carry_out(lines, *jobs, killed=2)
     assert [failure.work for failure in failures] == ["killed"]
-    assert "ended twice by the signal SIGKILL" in failures[0].reason and done == ["innocent"]
+    assert "ended twice by the signal SIGKILL" in failures[0].reason and done == ["after, not ready", "innocent"]
     assert named_plugins([], ["nano_qa", "perplexity:letters", "arc_easy"]) is None, "no plugin's code is to blame"
 
 

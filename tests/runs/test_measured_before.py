@@ -1,7 +1,6 @@
 """What is measured before a run and for it: its precision, the sites that a model cannot do without, and its dials."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +14,6 @@ from adaptive_bench.headroom.named_models import find_subjects
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs import about, measured_settings, plan, preflight, run
 from adaptive_bench.runs.evaluation_work import Calibrated
-from adaptive_bench.runs.run_table import _calibration_warnings
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.training.encoding import generated_text
@@ -228,15 +226,3 @@ def test_text_may_be_what_the_model_writes(config_of):
         assert example.token_ids[: example.prompt_length] in prompts
         assert example.token_ids[-1] == calibrated.tokenizer.eos_token_id
     assert calibrated.model.dial == calibrated.model.method.dial.skip_nothing
-
-
-def test_thresholds_that_miss_are_one_warning_of_a_sweep():
-    def warned(*dials):
-        said = [{"requested": asked, "realised": got, "status": status} for asked, got, status in dials]
-        record = SimpleNamespace(read=lambda name: {"dials": said})
-        sweep = SimpleNamespace(spec="mine", task="a", training=SimpleNamespace(seed=1), record=record)
-        return _calibration_warnings(sweep)
-
-    assert warned((0.1, 0.1, "ok"), (0.2, 0.185, "warn")) == []
-    (text,) = warned((0.1, 0.1, "ok"), (0.2, 0.14, "fail"), (0.3, 0.18, "fail"))
-    assert text.startswith("mine on a, seed 1: at 2 of 3 dial values") and "farthest off 18% in place of 30%" in text

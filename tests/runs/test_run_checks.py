@@ -33,7 +33,8 @@ def test_notes_are_recorded_and_still_known_when_everything_is_on_disk(config_of
     config = config_of("dense", train={"warmup_steps": 3})
     outcome = run(config)
     (note,) = [warning for warning in outcome.warnings if "never reaches its peak" in warning]
-    assert json.loads((outcome.folder / "run.json").read_text())["notes"] == [note]
+    about = json.loads((outcome.folder / "run.json").read_text())
+    assert about["notes"] == [note] and about["warnings"] == outcome.warnings
     assert note in run(config).warnings
 
 

@@ -54,16 +54,16 @@ def test_two_processes_never_train_the_same_cell_at_once(config_of, lines):
 
 def test_what_was_finished_is_done_although_its_process_was_killed_before_its_last_word(config_of, monkeypatch):
     """The same run says so of its workers, and the next one of all."""
-    config, run_groups = config_of("dense"), launching.run_groups
+    config, run_jobs = config_of("dense"), launching.run_jobs
 
     def killed_at_the_end(*arguments):
-        failures = run_groups(*arguments)
+        failures = run_jobs(*arguments)
         for sweep in plan(config).sweeps:
             change(sweep.folder, "status", state="running")
         return failures
 
     with monkeypatch.context() as patched:
-        patched.setattr(launching, "run_groups", killed_at_the_end)
+        patched.setattr(launching, "run_jobs", killed_at_the_end)
         run(config)
     whole = plan(config)
     assert [sweep.record.state for sweep in whole.sweeps] == ["done"]

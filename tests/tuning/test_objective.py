@@ -19,7 +19,7 @@ def value(text, levels):
 
 
 def test_the_objectives_are_of_measured_points():
-    assert value("score@0.2", (0.2,)) == value("score@target", (0.19,)) == 0.6
+    assert value("score@0.2", (0.2,)) == 0.6
     assert value("area", (0.0, 0.2)) == pytest.approx(0.7)
 
 
@@ -31,12 +31,10 @@ def test_a_saving_that_is_not_reached_counts_as_nothing():
 def test_trials_have_the_levels_they_are_compared_at():
     config = load_config("nano", {"levels": [0, 0.1, 0.2]})
     assert Objective.parse("score@0.15").config(config).levels == (0.15,)
-    assert Objective.parse("area").config(config) == Objective.parse("score@target").config(config) == config
-    config = load_config("nano", {"levels": [0, 0.1], "train": {"target": 0.2}})
-    assert Objective.parse("score@target").config(config).levels == (0.2,)
+    assert Objective.parse("area").config(config) == config
 
 
-@pytest.mark.parametrize("text", ["area@0.1", "score", "score@1", "largest@0.9", "loss"])
+@pytest.mark.parametrize("text", ["area@0.1", "score", "score@1", "largest@0.9", "score@target", "loss"])
 def test_another_objective_is_refused(text):
     with pytest.raises(UsageError, match="objective is"):
         Objective.parse(text)
