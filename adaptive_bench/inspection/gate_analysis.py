@@ -91,7 +91,8 @@ def _ranked(point: Point) -> tuple[list[tuple[str, int, float]], list[int]]:
     ids = [token for one in point.texts for token in one.token_ids]
     # A token's text can differ with its surroundings; the last one is shown.
     names = {token: piece for one in point.texts for token, piece in zip(one.token_ids, one.pieces, strict=True)}
-    ranked = statistics.by_vocabulary(np.nanmean(scores, axis=(1, 2), dtype=np.float64), ids)
+    means = np.asarray(np.nanmean(scores, axis=(1, 2), dtype=np.float64))
+    ranked = statistics.by_vocabulary(means, ids)
     return [(names[token], count, value) for token, count, value in ranked], [token for token, *_ in ranked]
 
 
