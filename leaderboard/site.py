@@ -15,6 +15,7 @@ from .groups import groups_of
 from .markdown import written
 from .page import ROWS, files_of
 from .page.method_pages import Links
+from .publish import BOARD
 
 SCHEMA = 3
 INDEX = "board.json"  # lists the data files; a folder that has it is a board's
@@ -55,7 +56,8 @@ def build(tables: Sequence[Path], out: Path, *, strict: bool = False, manual: st
 
 def _check_place(folder: Path) -> None:
     """Refuse a folder in which a board would lie among foreign files; hidden ones of desktops do not count."""
-    if (folder / INDEX).is_file():
+    # A board is in the folder itself, or in the folder `board` of a site of documentation.
+    if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
         return
     inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []
     if foreign := sorted(one.name for one in inside if not one.name.startswith(".")):

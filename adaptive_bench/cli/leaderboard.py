@@ -302,3 +302,17 @@ def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
         "seeds": str(row["seeds"]),
         "rerun": "n/a" if again["score"] is None else f"{again['score']:.4f}",
     }
+
+
+@app.command("publish", cls=options.Command)
+def publish(
+    site: Annotated[Path, typer.Argument(help="Folder that `leaderboard build` wrote.")] = Path("site"),
+    to: Annotated[str, typer.Option(help="Name or address of a git remote.")] = "origin",
+    branch: Annotated[str, typer.Option(help="Branch of the remote.")] = "gh-pages",
+    docs: Annotated[
+        Path | None,
+        typer.Option(help="Site of the documentation (`make docs`: build/docs), published around the board."),
+    ] = None,
+) -> None:
+    """Commit a site to a branch of a git remote. The local work tree is not touched."""
+    typer.echo(registry.get("sites", "publish")(site, to, branch, docs))

@@ -57,7 +57,7 @@ def test_names_mean_the_same_in_every_command(name):
     if "--out" in params:
         assert params["--out"].default in (Path("runs"), None)  # options of a config have no default of their own
     assert params.keys() & {"--output", "-o"} in (set(), {"--output", "-o"})
-    assert not {"--write", "--to"} & params.keys()
+    assert not {"--write", "--to"} & params.keys() or "--branch" in params  # of a git remote
     takes_runs = any("RUN" in re.findall(r"\w+", str(param.metavar or "")) for param in params.values())
     assert not takes_runs or "--out" in params
 
