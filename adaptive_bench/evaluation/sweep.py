@@ -1,10 +1,11 @@
-"""Finds the dial values at which a method reaches the savings (levels) at which it is judged.
+"""Finds the shares of saved tokens to ask a method for, so that it reaches the savings (levels) at which it is judged.
 
-The dial is set for shares of saved tokens; `method.dial_for` turns them into the method's own unit. The saving on
-another axis, or on other text, differs from this share: with a vector gate 35 % of the tokens may have to be skipped to
-save 15 % of the FLOPs. So each level is searched twice: first with a few cheap probes on held-out text, then on the
-task itself, starting from the result, until the measured saving is close enough to the level. The level 0 is the dial
-at which nothing is skipped.
+A level, a saving on the axis of comparison, becomes a share that is asked for (here), which `Method.checked_dial` turns
+into the dial's own unit; what is then measured becomes a row (`tables.matching`). The saving on another axis, or on
+other text, differs from this share: with a vector gate 35 % of the tokens may have to be skipped to save 15 % of the
+FLOPs. So each level is searched twice: first with a few cheap probes on held-out text, then on the task itself,
+starting from the result, until the measured saving is close enough to the level. The level 0 is the dial at which
+nothing is skipped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Keys and digests: a key is a hash of everything that a result depends on.
 
-Equal keys mean equal results, so nothing is computed twice. Settings that shape only the table (levels, the axis to
-match on) or only the speed (device, checkpoint interval) are in no key.
+Equal keys mean equal results, so nothing is computed twice. The key of a run is that of its config (`run_key`). Those
+of its trainings and evaluations are put together in `runs.run_plan`, without what shapes only the speed (device,
+checkpoint interval); the level that a training is for is in its key.
 """
 
 from __future__ import annotations
