@@ -7,9 +7,9 @@ Documents draw independently of each other even if they share a template or work
 document (`model.generate`, `pipeline`, lm-eval's `hf` model) draws from the text alone, so texts that begin alike share
 the draws of that beginning.
 
-Source: the random-skipping baseline of GateSkip (arXiv 2510.13876, section 4.2), which says "a fixed fraction of
-tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair control:
-the paper's baseline never skipped in training.
+Source: the random-skipping baseline of GateSkip (https://arxiv.org/abs/2510.13876, section 4.2), which says "a fixed
+fraction of tokens, uniformly at random". `trained=true` trains with GateSkip's schedule (skip share 0 -> 0.2), the fair
+control: the paper's baseline never skipped in training.
 
 `compensate=scale` does for skipped branches what `static_depth[compensate=scale]` does for layers.
 

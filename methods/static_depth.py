@@ -5,9 +5,10 @@ layers: by default they are evenly spaced (`rule=every`); the other rules score 
 on test data, with the model whose layers they leave out. `layers=1+3` names the layers instead, in the order in which
 they are left out. With `unit=branch` single branches are left out instead of layers, by the same rules;
 `branches=1a+3m` names them (attention of layer 1, then MLP of layer 3).
-Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT (arXiv 2403.03853) for `bi`;
-Gromov et al. (arXiv 2403.17887) for `angular`; `ppl` after Shortened LLaMA (arXiv 2402.02834); `bi` of branches after
-the Joint Layer Drop of He et al. (arXiv 2406.15786).
+Source: the static controls of methods such as Unified Layer Skipping for `every`; ShortGPT
+(https://arxiv.org/abs/2403.03853) for `bi`; Gromov et al. (https://arxiv.org/abs/2403.17887) for `angular`; `ppl` after
+Shortened LLaMA (https://arxiv.org/abs/2402.02834); `bi` of branches after the Joint Layer Drop of He et al.
+(https://arxiv.org/abs/2406.15786).
 Equations: `every`: skipped layer n of N is 1 + floor((n + 1/2) (L - 2) / N), all counted from 0; the last and then the
 first layer are left out only when no other layer remains. With $h_l$ the residual stream before layer l, and $h_L$
 before the final norm: `bi` leaves out the layers with the lowest $1 - \mathrm{E} \cos(h_l, h_{l+1})$ over all tokens;

@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -47,7 +46,7 @@ _SHORT_NAMES = {"lambada_openai": "lambada", "mmlu_no_train": "mmlu"}
 _INSTEAD = f"Set --data-dir or {DATA_VARIABLE} to a folder with"
 # Splits that were read and checked, the newest last: planning a run asks for the same few dozens of times.
 _kept: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-_KEPT_SPLITS, _KEPT_ROWS = 8, 50_000  # at most; a larger split is read each time, not kept in memory
+_KEPT_SPLITS, _KEPT_LETTERS = 8, 1 << 24  # at most; a larger split is read each time, not kept in memory
 
 
 class MissingData(EnvironmentProblem):
@@ -69,7 +68,6 @@ def held_out(rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], 
     return [row for row in rows if _use(key(row)) == use]
 
 
-@lru_cache(maxsize=1 << 16)  # planning a run divides the same rows dozens of times
 def _use(key: str) -> Use:
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big")
     # The last digit decides what is held out; the next one, independent of it, divides that.
@@ -97,7 +95,7 @@ class Place(NamedTuple):
     def stamp(self, split: str) -> object:
         """Return something that differs once the file of a split, or a copy of the hub's repository, has changed."""
         if (file := self.split_file(split)) is None:
-            return folder_digest(self.folder)
+            return None if self.splits else folder_digest(self.folder)
         found = file.stat()
         return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
@@ -239,7 +237,7 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
     if (rows := _kept.get(about)) is None:
         found = _hub_rows(source, split) if root is None else _local_rows(place, source, split)
         rows = _checked(source, split, found)
-        if len(rows) > _KEPT_ROWS:
+        if sum(len(text) for row in rows for text in row.values() if isinstance(text, str)) > _KEPT_LETTERS:
             return rows
         _kept[about] = rows
         if len(_kept) > _KEPT_SPLITS:

@@ -23,7 +23,7 @@ from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.model.hardware import find_batch_size
+from adaptive_bench.model.hardware import OutOfMemory, find_batch_size
 from adaptive_bench.model.tokenization import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.store.evaluation import Evaluation, Sample
@@ -138,7 +138,8 @@ def evaluate(
     was_training = model.training
     model.eval()
     try:
-        return find_batch_size(task_name, ask, batch_size, reporter)[0]
+        # Of several processes all get an `OutOfMemory`, and begin again together; other errors only one of them meets.
+        return find_batch_size(task_name, ask, batch_size, reporter, lambda error: isinstance(error, OutOfMemory))[0]
     finally:
         model.train(was_training)
 

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from accelerate.utils.memory import should_reduce_batch_size
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import has_bos_prefix
@@ -27,7 +26,7 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings, cu
 from adaptive_bench.evaluation.scoring import Room, Scored, Scorer, fixed_batches
 from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
-from adaptive_bench.model.hardware import OutOfMemory
+from adaptive_bench.model.hardware import OutOfMemory, ran_out_of_memory
 from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 
@@ -338,8 +337,8 @@ class AdaptiveLM(TemplateLM):
         start_s = self._clock_s()
         try:
             result = call()
-        except RuntimeError as error:
-            if not should_reduce_batch_size(error):
+        except (RuntimeError, MemoryError) as error:
+            if not ran_out_of_memory(error):
                 raise
             raise OutOfMemory(
                 f"Memory ran out in {self.label} with {self.batch_size} sequence(s) at a time on {self._device}. "

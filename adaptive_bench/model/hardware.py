@@ -61,15 +61,24 @@ class OutOfMemory(EnvironmentProblem):
     """A batch does not fit into memory; `find_batch_size` tries a smaller one."""
 
 
-def find_batch_size(what: str, work: Callable[[int], R], batch_size: int, reporter: Reporter) -> tuple[R, int]:
+def find_batch_size(
+    what: str,
+    work: Callable[[int], R],
+    batch_size: int,
+    reporter: Reporter,
+    is_shortage: Callable[[Exception], bool] | None = None,
+) -> tuple[R, int]:
     """The result of some work, which starts from the beginning each time, at the largest batch size that fits, and that
     size: the first one, halved whenever memory runs out. At 1 the error is passed on.
+
+    Args:
+        is_shortage: Tells which errors mean that; by default all that say so (`ran_out_of_memory`).
     """
     while True:
         try:
             return work(batch_size), batch_size
         except Exception as error:
-            if not ran_out_of_memory(error) or batch_size == 1:
+            if not (is_shortage or ran_out_of_memory)(error) or batch_size == 1:
                 raise
         # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
         batch_size //= 2

@@ -217,8 +217,9 @@ def writable(path: Path) -> Iterator[None]:
 
 def sync(path: Path) -> None:
     """Wait until a file or folder has reached the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with writable(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

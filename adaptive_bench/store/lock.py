@@ -75,9 +75,8 @@ def owner(record: Path) -> Owner | None:
 
 
 def _is_silent(record: Path) -> bool:
-    """Whether the heartbeat of a record's owner has been missing for `SILENCE_S`."""
-    # An error means that nothing can be written there, or that the owner has just gone: it is impossible to tell. Both
-    # times are by the clock of the file system, so it does not matter how the clocks of machines are set.
+    """Whether the heartbeat of a record's owner has been missing for `SILENCE_S`, by the times of files."""
+    # An error means that nothing can be written there, or that the owner has just gone: it is impossible to tell.
     with suppress(OSError), tempfile.TemporaryFile(dir=record) as now:
         return os.fstat(now.fileno()).st_mtime - (record / OWNER).stat().st_mtime > SILENCE_S
     return False
@@ -134,6 +133,7 @@ def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
 
 def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
     lock, told = FileLock(record / LOCK), False
+    beat_ns, since_s = -1, 0.0  # the heartbeat seen last, and since when by this process's own clock
     try:
         while True:
             with suppress(Timeout):
@@ -141,7 +141,9 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
             found = owner(record)
             # On this machine the system unlocks what a dead process held. For another one only the heartbeat counts.
             elsewhere = found is not None and found.host != me.host
-            if _is_silent(record) if elsewhere else lock.is_locked:
+            if elsewhere and (seen_ns := _beat_ns(record)) != beat_ns:
+                beat_ns, since_s = seen_ns, time.monotonic()
+            if time.monotonic() - since_s > SILENCE_S if elsewhere else lock.is_locked:
                 if lock.is_locked:
                     break
                 # A machine that was cut off still holds the lock. A new lock file takes the place of the locked one.
@@ -163,6 +165,12 @@ def _take(record: Path, me: Owner, what: str, reporter: Reporter) -> FileLock:
         lock.release()
         raise
     return lock
+
+
+def _beat_ns(record: Path) -> int:
+    with suppress(OSError):
+        return (record / OWNER).stat().st_mtime_ns
+    return 0  # a missing owner file is silence, too
 
 
 def _check(record: Path, me: Owner) -> None:

@@ -143,7 +143,7 @@ def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watch
         held = _Held(model)
         with held if watched else nullcontext(), _FusedAttention():
             loss = model(
-                # Mask and labels keep their values, as in `gradient.accumulate`: the host reads them.
+                # Mask and labels keep their values, as in `micro_batches.accumulate`: the host reads them.
                 input_ids=ids.to("meta"),
                 attention_mask=torch.ones_like(ids),
                 labels=ids.masked_fill(~answered, -100),
