@@ -16,7 +16,7 @@ from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageE
 from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets
-from adaptive_bench.runs.backbone_source import BackboneSource, empty_model, find_backbone
+from adaptive_bench.runs.backbone_source import AGAIN, BackboneSource, empty_model, find_backbone
 from adaptive_bench.runs.forecast import Trait
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.training.tracking import check_trackers
@@ -102,6 +102,11 @@ def model_facts(name: str) -> ModelFacts:
 def _facts(source: BackboneSource) -> ModelFacts:
     facts = ModelFacts(source, empty_model(source))
     Backbone(facts.empty)
+    if source.weight_bytes and facts.parameters > source.weight_bytes:  # transformers would make room for all of them
+        raise EnvironmentProblem(
+            f"The weights of a model have every parameter of its config.json, but that of {source.name!r} describes "
+            f"{size(facts.parameters)} parameters and its weights have {size(source.weight_bytes)} bytes. {AGAIN}"
+        )
     is_folder = source.is_local and source.forms is None  # a GGUF file or a model of the hub is read as a whole later
     return replace(facts, unused=tuple(source.unused_tensors())) if is_folder else facts
 
