@@ -49,7 +49,7 @@ class ForwardCall:
         backbone: The model that runs.
         input_ids: [B, S].
         valid: [B, S] real tokens (padding is False).
-        host_valid: The same on the host, which Python can read without waiting for a device.
+        host_valid: The same as a NumPy array, which Python can read without waiting for a device.
         positions: [B, S] position in the sequence, 0 for padding.
         continuation: [B, S] tokens after the prompt.
         session: State that the requests carry from call to call.
