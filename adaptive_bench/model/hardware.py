@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import Any, TypeVar
 
 import torch
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 
 from adaptive_bench.backbone.products import processor
 from adaptive_bench.errors import EnvironmentProblem, UsageError
@@ -74,6 +73,8 @@ def find_batch_size(
     Args:
         is_shortage: Tells which errors mean that; by default all that say so (`ran_out_of_memory`).
     """
+    from accelerate.utils.memory import clear_device_cache  # absent where only PyTorch and transformers are
+
     while True:
         try:
             return work(batch_size), batch_size
@@ -88,5 +89,7 @@ def find_batch_size(
 
 def ran_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that the device (or the machine) has no memory left."""
+    from accelerate.utils.memory import should_reduce_batch_size
+
     known = isinstance(error, MemoryError | torch.OutOfMemoryError | OutOfMemory)
     return known or (isinstance(error, Exception) and should_reduce_batch_size(error))
