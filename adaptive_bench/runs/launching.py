@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +26,7 @@ from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_ow
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
 from adaptive_bench.jobs.pool import run_jobs
 from adaptive_bench.jobs.watchdog import Limits
-from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone, duration
+from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
 from adaptive_bench.runs.forecast import Estimator, steps_left
@@ -43,8 +42,6 @@ from adaptive_bench.store.runs import retry_command, run_command
 _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
 _WORTH_S = 10.0  # shorter work is done in this process: another one takes about 5 s to load the libraries
-_LOOK_S = 10.0  # between two looks at the records
-_STEP_S = 0.5  # between two checks whether this process was asked to stop
 
 
 @dataclass(frozen=True)
@@ -270,32 +267,6 @@ def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:
 def _depth(training: TrainingRun) -> int:
     """How many unfinished trainings must be done before this one."""
     return sum(not base.finished for base in training.chain[1:])
-
-
-def wait_for_others(
-    plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
-) -> None:
-    """Wait until all work of a plan is done, or until no process has worked on any of it for `quiet_s` seconds.
-
-    After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
-    charge may try it again.
-    """
-    last_s, told = now_s(), False
-    while missing := unfinished_work(plan, run):
-        pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
-        if any(map(lock.is_held, pending)):
-            last_s = now_s()
-        elif now_s() - last_s >= quiet_s:
-            reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")
-            return
-        if not told:
-            reporter.line(f"Waiting for {len(missing)} pieces of work of other processes, such as {missing[0].work}")
-            told = True
-        # In short steps, so that a request to stop is heard soon.
-        end_s = now_s() + min(_LOOK_S, quiet_s)
-        while now_s() < end_s:
-            stopping.check()
-            time.sleep(min(_STEP_S, quiet_s))
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.launchers import LaunchResult
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
+from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, work_as_worker
 from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
@@ -67,7 +67,6 @@ def run(
     launcher: str = "local",
     resources: Path | None = None,
     table_only: bool = False,
-    wait_s: float | None = None,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
@@ -77,7 +76,6 @@ def run(
         launcher: Name of the launcher that does the work, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Compute nothing, and write the table of what is on disk with missing work as failures.
-        wait_s: With `table_only`: wait until other processes have done all work, or none has worked for this long.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -101,7 +99,7 @@ def run(
         jobs = jobs if world.is_single else 1  # torchrun's processes do each job together
         if table_only:
             # A run's manifest, if there is one, needs neither model nor data.
-            listed = manifest.read(folder) if wait_s is None else None
+            listed = manifest.read(folder)
             known = Preflight(plan(config, reporter) if listed is None else plan_of(config, listed, reporter))
         else:
             known = preflight(config, reporter, jobs, timed=shard.is_whole)
@@ -113,8 +111,6 @@ def run(
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
             manifest_of(known.plan).write(folder)
         with stoppable(folder, config):
-            if table_only and wait_s is not None:
-                wait_for_others(known.plan, folder, reporter, wait_s)
             request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
             launched = LaunchResult(unfinished_work(known.plan, folder)) if table_only else launch_with(request)
         failures, elsewhere = list(launched.failures), launched.submitted
