@@ -86,7 +86,7 @@ def _forecast(work: Workload, traits: Mapping[str, Trait]) -> Callable[[RunConfi
     def taken_s(smaller: RunConfig) -> float:
         # A folder without records: what is chosen must not depend on what happens to be done already.
         anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
-        return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
+        return Estimator(work, traits).total(plan(anew, measures=False))
 
     return taken_s
 

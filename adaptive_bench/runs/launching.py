@@ -222,11 +222,11 @@ def carry_out(
     Args:
         workers: Processes to use at once (`run_jobs`); `None` decides by the size of the backbone and the number of
             cores.
-        estimator: Estimates how long each part will take; by default from the records alone.
+        estimator: Estimates how long each part will take; by default roughly.
     """
     limits = limits_of(plan.config)
     settle(plan)
-    jobs = jobs_left(plan, estimator or Estimator(plan.config.out), shard)
+    jobs = jobs_left(plan, estimator or Estimator(), shard)
     if not jobs:
         return []
     seconds = sum(job.seconds for job in jobs)

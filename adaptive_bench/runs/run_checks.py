@@ -125,7 +125,7 @@ def preflight(
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
-        timed: Whether to forecast how long work will take that no record tells about.
+        timed: Whether to forecast how long the work will take.
         measures: See `plan`.
 
     Raises:
@@ -182,14 +182,14 @@ def preflight(
     work = Workload(config, facts.empty, tokenizer, most)
     if config.train.steps:
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
-    estimator = Estimator(config.out, work if timed else None, traits)
+    estimator = Estimator(work if timed else None, traits)
     try:
         with reporter.task("forecast", total=1) as task:
             seconds = estimator.total(whole)
             task.advance()
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
-        estimator = Estimator(config.out, None, traits)
+        estimator = Estimator(None, traits)
         seconds = estimator.total(whole)
     jobs = jobs or useful_processes(config, seconds)
     return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
@@ -243,7 +243,7 @@ def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None)
 
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
     """One line for each training and sweep, and one for the total."""
-    estimator = estimator or Estimator(plan.config.out)
+    estimator = estimator or Estimator()
     rough = " (rough)" if estimator.work is None else ""
     untrained = {training.folder for training in plan.untrained}
     lines = []
