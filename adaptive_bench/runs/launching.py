@@ -24,8 +24,7 @@ from adaptive_bench.errors import (
 )
 from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_own_process
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
-from adaptive_bench.jobs.pool import run_jobs
-from adaptive_bench.jobs.watchdog import Limits
+from adaptive_bench.jobs.pool import Limits, run_jobs
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
