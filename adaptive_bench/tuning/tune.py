@@ -21,10 +21,9 @@ from adaptive_bench.runs.training_targets import levels_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
-from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.presets import PRESETS, Preset
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, studies_folder
-from adaptive_bench.tuning.search import Search, TrialRunner
+from adaptive_bench.tuning.search import Objective, Search, TrialRunner
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
 
 FIRST_SEED = 1001  # first seed of confirmations; boards do not use such seeds
