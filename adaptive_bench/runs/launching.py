@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,6 +22,7 @@ from adaptive_bench.errors import (
     Superseded,
     ToBeContinued,
     UsageError,
+    one_line,
 )
 from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_own_process
 from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
@@ -29,18 +31,83 @@ from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, Tra
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
 from adaptive_bench.runs.forecast import Estimator, steps_left
-from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
+from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_work import carry_out_training, train_as_worker
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import lock
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import retry_command, run_command
+from adaptive_bench.validation import each_once, parts_of
 
+_FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 # A larger backbone keeps all cores busy by itself.
 _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
 _WORTH_S = 10.0  # shorter work is done in this process: another one takes about 5 s to load the libraries
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a plan: some of its cells, each a training with all its evaluations.
+
+    The plan's order decides which, so that several commands with the same config divide it in the same way without
+    communicating. A cell may start from a training of another part: the command that needs it first trains it, and the
+    others wait for the result.
+
+    Attributes:
+        number, parts: `2/8` has every eighth cell, from the second on.
+        cells: Names of records; if there are any, the part consists of these cells instead.
+    """
+
+    number: int = 1
+    parts: int = 1
+    cells: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, shard: str | None, cells: str | None) -> Shard:
+        """Read `2/8`, or names of records separated by commas.
+
+        Raises:
+            UsageError: Both are given, or one has the wrong form.
+        """
+        if shard is not None and cells is not None:
+            raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
+        if cells is not None:
+            try:
+                named = each_once(parts_of(cells))
+            except ValueError as error:
+                raise UsageError(f"--cell is wrong: {error}, got {one_line(cells, 100)}.") from None
+            if not named:  # an empty tuple would stand for every cell
+                raise UsageError(f"--cell names at least one cell, got {cells!r}. Give one, or leave it out.")
+            return cls(cells=named)
+        if shard is None:
+            return cls()
+        found = _FORM.fullmatch(shard.strip())
+        if found is None or int(found[1]) > int(found[2]):
+            raise UsageError(f"A shard is a part of several, such as --shard 2/8 (1/8 to 8/8), got {shard!r}.")
+        return cls(int(found[1]), int(found[2]))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this part is the whole plan."""
+        return self.parts == 1 and not self.cells
+
+    def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
+        """The cells of this part, in the order of the plan."""
+        if not self.cells:
+            return plan.trainings[self.number - 1 :: self.parts]
+        known = {cell.folder.name: cell for cell in plan.trainings}
+        for name in self.cells:
+            if name not in known:
+                raise UsageError(
+                    f"A cell is named like its record, but the plan has no cell {name!r}: the name is wrong, or code, "
+                    f"data or recipe have changed since it was planned. {registry.did_you_mean(name, known)}"
+                )
+        return tuple(cell for name, cell in known.items() if name in self.cells)
+
+
+WHOLE = Shard()
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.projection import projected
-from adaptive_bench.runs.run_plan import Plan
-from adaptive_bench.runs.training_targets import target_axis, without_control
+from adaptive_bench.runs.run_plan import Plan, target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_digest, code_of

@@ -18,11 +18,11 @@ from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.launchers import LaunchResult
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, work_as_worker
+from adaptive_bench.runs.launching import WHOLE, Shard, launch_request, stoppable, unfinished_work, work_as_worker
 from adaptive_bench.runs.run_checks import Preflight, preflight
-from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
+from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
-from adaptive_bench.runs.trained import run_folder, write_beginning
+from adaptive_bench.runs.trained import manifest_of, plan_of, run_folder, write_beginning
 from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.keys import canonical, run_key

@@ -1,4 +1,4 @@
-"""Names and begins the folder of a run, and finds the configuration, records and trained models in it."""
+"""Names and begins the folder of a run, lists its records, and finds configuration, records and trained models in it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig, load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import takes_target
-from adaptive_bench.runs.run_plan import Plan, plan_of
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.run_plan import Plan, without_groups
 from adaptive_bench.runs.run_table import model_name
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, with_curves
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic, manifest
+from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.manifest import find_trained
-from adaptive_bench.store.records import CHECKPOINT, SCHEMA
+from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, find_trained, of_run
+from adaptive_bench.store.records import CHECKPOINT, SCHEMA, Record
 from adaptive_bench.store.runs import BEGUN, KEY_DIGITS, check_run, config_in, is_run, run_command
 
 if TYPE_CHECKING:
@@ -110,7 +112,7 @@ def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -
 
 def work_of(folder: Path) -> Plan:
     """The plan of a run, read from its manifest, so that neither its model nor its data are needed."""
-    return plan_of(config_of(folder), manifest.of_run(folder))
+    return plan_of(config_of(folder), of_run(folder))
 
 
 def find_model(folder: Path, method: str | None, asked: str = "--method") -> tuple[Path, dict[str, Any]]:
@@ -127,3 +129,62 @@ def find_model(folder: Path, method: str | None, asked: str = "--method") -> tup
         return (nested if nested.is_dir() else folder), {}
     checkpoint, _, spared = find_trained(folder, method, asked=asked)
     return checkpoint, spared
+
+
+def manifest_of(whole: Plan) -> Manifest:
+    """The list of a plan's records, with the measured points of finished evaluations."""
+    trainings = (
+        TrainingEntry(
+            record=training.folder.name,
+            method=str(training.spec),
+            seed=training.seed,
+            target=training.target,
+            only_target=training.has_single_target,
+            base=None if training.base is None else training.base.folder.name,
+        )
+        for training in whole.trainings
+    )
+    evaluations = (
+        EvaluationEntry(
+            record=f"{sweep.training.folder.name}/eval/{sweep.folder.name}",
+            method=str(sweep.spec),
+            task=sweep.task,
+            split=sweep.split,
+            metric=sweep.metric,
+            levels=tuple(sweep.levels),
+            variant=sweep.variant,
+            asked=tuple(sorted(sweep.finished() or ())),
+        )
+        for sweep in whole.sweeps
+    )
+    return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
+
+
+def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
+    """The plan that a manifest describes. Contents of keys are read from the records; nothing is worked out again."""
+    config = without_groups(config)
+    records = config.out / "records"  # of the folder that holds the run, or that the caller chose
+    trainings: dict[str, TrainingRun] = {}
+    for one in manifest.trainings:
+        content = Record(records / one.record).read("config") or {}
+        base = None if one.base is None else trainings.get(one.base)  # listed before
+        spec, folder = MethodSpec.parse(one.method), records / one.record
+        trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
+    sweeps: dict[tuple[str, ...], DialEvaluation] = {}  # each control after the sweep of its method
+    for each in manifest.evaluations:
+        folder, place = records / each.record, (each.method, each.task, each.training, each.split)
+        sweeps[*place, each.variant] = DialEvaluation(
+            spec=MethodSpec.parse(each.method),
+            task=each.task,
+            metric=each.metric,
+            levels=each.levels,
+            training=trainings[each.training],
+            config=config,
+            content=Record(folder).read("config") or {},
+            folder=folder,
+            split=each.split,
+            variant=each.variant,
+            own=sweeps.get((*place, "")) if each.variant else None,
+        )
+    known = with_curves(config, list(sweeps.values()), reporter or SilentReporter())
+    return Plan(config, tuple(trainings.values()), tuple(known))

@@ -18,7 +18,7 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class, takes_target, training_spec
-from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.run_plan import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import saving_name

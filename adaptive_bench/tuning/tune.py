@@ -17,7 +17,7 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.jobs.worker import check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.run_plan import levels_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of

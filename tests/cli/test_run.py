@@ -8,7 +8,7 @@ import pytest
 from adaptive_bench.cli.execution import _unchecked
 from adaptive_bench.config import load_config
 from adaptive_bench.jobs.job import Failure
-from adaptive_bench.runs.run_plan import Shard
+from adaptive_bench.runs import Shard
 from adaptive_bench.runs.runner import notes_on
 from adaptive_bench.store.runs import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
