@@ -114,7 +114,7 @@ def run(
     preset = config or preset_naming(model)
     if preset is None:  # the model's size decides, and finding it needs heavy libraries
         load_libraries()
-        from adaptive_bench.runs.run_checks import preset_by_size
+        from adaptive_bench.runs.model_checks import preset_by_size
 
         preset = preset_by_size(str(model))
     # For the table alone neither data nor the tasks and methods themselves are needed; whatever is on disk is shown.
@@ -192,7 +192,7 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
     """The config made smaller to what this machine does in time, with a note to the user."""
     from adaptive_bench.live_display import Display
-    from adaptive_bench.runs.fitted_recipe import NIGHT, QUICK, fitted
+    from adaptive_bench.runs.estimate import NIGHT, QUICK, fitted
 
     with Display() as reporter:
         config, text = fitted(config, overrides.values, QUICK if quick else NIGHT, reporter)

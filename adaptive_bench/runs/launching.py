@@ -25,7 +25,7 @@ from adaptive_bench.errors import (
     one_line,
 )
 from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_own_process
-from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
+from adaptive_bench.jobs.launchers import PendingJob
 from adaptive_bench.jobs.pool import Limits, run_jobs
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
@@ -300,26 +300,6 @@ def carry_out(
     failures = run_jobs(jobs, reporter, workers, limits)
     settle(plan)  # a worker may have been killed right before it marked its work as done
     return failures
-
-
-def launch_request(
-    plan: Plan,
-    folder: Path,
-    reporter: Reporter,
-    workers: int | None = None,
-    estimator: Estimator | None = None,
-    shard: Shard = WHOLE,
-    resources: Path | None = None,
-) -> LaunchRequest:
-    """Wrap the arguments of `carry_out` for a launcher, which does the work here or hands it to other machines.
-
-    Args:
-        folder: Folder of the run.
-        resources: YAML file for the launcher.
-    """
-    pending = partial(cells_left, plan, shard)
-    run_here = partial(carry_out, plan, reporter, workers, estimator, shard)
-    return LaunchRequest(folder, pending, run_here, resources)
 
 
 def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from adaptive_bench.backbone import Backbone, weights
-from adaptive_bench.config import RunConfig
+from adaptive_bench.config import RunConfig, default_presets
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, explained, one_line
 from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
@@ -109,6 +109,25 @@ def _facts(source: BackboneSource) -> ModelFacts:
         )
     is_folder = source.is_local and source.forms is None  # a GGUF file or a model of the hub is read as a whole later
     return replace(facts, unused=tuple(source.unused_tensors())) if is_folder else facts
+
+
+def preset_by_size(model: str) -> str:
+    """Name of the preset for models of this size and kind.
+
+    Raises:
+        UsageError: No preset, or more than one, is for this model by default; the user has to choose.
+        EnvironmentProblem: The model cannot be reached.
+    """
+    facts = model_facts(model)
+    meant = default_presets()
+    found = [name for name, models in meant.items() if models.fit(model, facts.family, facts.parameters)]
+    if len(found) != 1:
+        what = f"the presets {', '.join(found)} all are" if found else "no preset is"
+        raise UsageError(
+            f"Without --config a model gets a recipe by its size, but {what} for {facts}. Name one of `list configs`, "
+            f"or a file of your own, with --config (and --any-model if it is meant for others)."
+        )
+    return found[0]
 
 
 def note_weights(facts: ModelFacts, findings: Findings) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,18 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
-from adaptive_bench.jobs.launchers import LaunchResult
+from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.launching import WHOLE, Shard, launch_request, stoppable, unfinished_work, work_as_worker
+from adaptive_bench.runs.launching import (
+    WHOLE,
+    Shard,
+    carry_out,
+    cells_left,
+    stoppable,
+    unfinished_work,
+    work_as_worker,
+)
 from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
@@ -111,8 +120,12 @@ def run(
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
             manifest_of(known.plan).write(folder)
         with stoppable(folder, config):
-            request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
-            launched = LaunchResult(unfinished_work(known.plan, folder)) if table_only else launch_with(request)
+            if table_only:
+                launched = LaunchResult(unfinished_work(known.plan, folder))
+            else:
+                pending = partial(cells_left, known.plan, shard)
+                run_here = partial(carry_out, known.plan, reporter, jobs, known.estimator, shard)
+                launched = launch_with(LaunchRequest(folder, pending, run_here, resources))
         failures, elsewhere = list(launched.failures), launched.submitted
         if not (elsewhere or table_only or shard.is_whole) and (left := unfinished_work(known.plan, folder)):
             more = f" and {len(left) - 1} more" if len(left) > 1 else ""

@@ -1,4 +1,4 @@
-"""Names and begins the folder of a run, lists its records, and finds configuration, records and trained models in it."""
+"""Names and begins the folder of a run, lists its records, and finds its configuration and trained models."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_runs import launch_request
 
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
@@ -20,7 +21,7 @@ from adaptive_bench.jobs.launchers import LaunchResult, kubernetes, slurm
 from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import Shard, plan, run, training_work
 from adaptive_bench.runs.forecast import Estimator, steps_left
-from adaptive_bench.runs.launching import jobs_left, launch_request
+from adaptive_bench.runs.launching import jobs_left
 from adaptive_bench.runs.trained import run_name
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import resume
@@ -109,10 +110,10 @@ def test_launchers_are_found_like_other_plugins(config_of, monkeypatch):
         run(config_of("dense"), launcher="frend")
 
 
-def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(config_of, monkeypatch, tmp_path, lines):
+def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(config_of, monkeypatch, tmp_path):
     def launch(resources=None):
         config = config_of("dense,gateskip")
-        slurm.launch(launch_request(plan(config), config.out / "runs" / "a-run", lines, resources=resources))
+        slurm.launch(launch_request(config, config.out / "runs" / "a-run", resources))
 
     (tmp_path / "resources.yaml").write_text("partitoin: low\n")
     with pytest.raises(UsageError, match="partitoin"):
@@ -168,7 +169,7 @@ def manifest_of(folder: Path, cells: int = 2, **resources):
 
 
 @pytest.fixture
-def request_of(config_of, tmp_path, lines):
+def request_of(config_of, tmp_path):
     """`request_of(text)`: what the launcher is given of a run of two cells, with these resources or none."""
     config = config_of("dense,gateskip")
     file = tmp_path / "resources.yaml"
@@ -177,7 +178,7 @@ def request_of(config_of, tmp_path, lines):
         if text is not None:
             file.write_text(text.format(mount=tmp_path))
         folder = config.out / "runs" / run_name(config)
-        return launch_request(plan(config), folder, lines, resources=None if text is None else file)
+        return launch_request(config, folder, None if text is None else file)
 
     return make
 

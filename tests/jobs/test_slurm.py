@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import slurm_daemons as daemons
 import yaml
+from small_runs import launch_request
 
 from adaptive_bench.jobs.launchers import slurm
 from adaptive_bench.runs import plan, run
-from adaptive_bench.runs.launching import launch_request
 from adaptive_bench.training import resume
 
 EVENTS = ("preempted", "cancelled", "killed", "raises", "quiet", "dull")
@@ -150,11 +150,11 @@ class Cluster:
 
 
 @pytest.fixture
-def submit(config_of, lines, monkeypatch, tmp_path):
+def submit(config_of, monkeypatch, tmp_path):
     """`submit(cluster)`: give the command; the scripts are in `out/runs/a-run/slurm`."""
     config = config_of(METHODS)
     (tmp_path / "resources.yaml").write_text(yaml.safe_dump(RESOURCES))
-    request = launch_request(plan(config), config.out / "runs" / "a-run", lines, resources=tmp_path / "resources.yaml")
+    request = launch_request(config, config.out / "runs" / "a-run", tmp_path / "resources.yaml")
 
     def give(cluster):
         monkeypatch.setattr(slurm.subprocess, "run", cluster)
