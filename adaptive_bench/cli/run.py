@@ -64,12 +64,6 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
-    flops: Annotated[
-        float | None,
-        typer.Option(
-            min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours needed."
-        ),
-    ] = None,
     timed: Annotated[
         bool,
         _how(
@@ -96,7 +90,6 @@ def run(
 
     overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds
     options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
-    options.check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
     options.check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
         raise UsageError(
@@ -150,7 +143,7 @@ def run(
 
     part = Shard.parse(shard, cell)
     if dry_run:
-        print_plan(run_config, flops, part)
+        print_plan(run_config, part)
         return
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part}

@@ -174,12 +174,8 @@ def _summary(before: RunConfig, after: RunConfig, before_s: float, after_s: floa
     )
 
 
-def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None) -> list[str]:
-    """Lines that begin with a label.
-
-    Args:
-        flops_per_s: FLOPs a second that a device sustains, to state the hours the run takes.
-    """
+def about(config: RunConfig, found: Preflight) -> list[str]:
+    """Lines that begin with a label."""
     plan = found.plan
     lines = [] if found.facts is None else [f"model   {found.facts}"]
     lines += [f"recipe  {_recipe(config)}", _levels(config, {level for one in plan.sweeps for level in one.levels})]
@@ -190,7 +186,7 @@ def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None)
     if found.work is None or found.estimator is None:
         return [*lines, "left    nothing: everything is on disk"]
     lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
-    lines += _costs(found, flops_per_s)
+    lines += _costs(found)
     how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
     rough = ", roughly: this machine's speed is not known" if found.estimator.work is None else ""
     lines.append(f"time    about {duration(found.estimator.total(plan) / found.jobs)} in {how}{rough}")
@@ -217,8 +213,8 @@ def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, s
     return [*lines, {"work": "together, one after the other", "state": "", "time": whole}]
 
 
-def _costs(found: Preflight, flops_per_s: float | None) -> list[str]:
-    """The FLOPs of the work that is left, and the hours that they take at so many a second."""
+def _costs(found: Preflight) -> list[str]:
+    """The FLOPs of the work that is left."""
     assert found.work is not None and found.estimator is not None
     work, batch_size = found.work, found.work.config.train.batch_size
     left = [(training.spec, count) for training in found.plan.untrained if (count := steps_left(training))]
@@ -230,16 +226,11 @@ def _costs(found: Preflight, flops_per_s: float | None) -> list[str]:
     evaluation = sum(
         count * (work.asked(task).reading + work.asked(task).writing) for task, count in dial_values.items()
     )
-    lines = [
+    return [
         f"FLOPs   training about {training:.1e}: {len(left)} trainings, {steps:,} steps, about "
         f"{size(steps * batch_size * work.tokens)} tokens",
         f"        evaluation about {evaluation:.1e}: {dial_values.total():,} dial values, priced as dense",
     ]
-    if flops_per_s is None:
-        return [*lines, "hours   say what a device sustains, for example --flops 4e14"]
-    hours = [flops / flops_per_s / 3600 for flops in (training + evaluation, training, evaluation)]
-    said = "{:.3g} of a device at {:.3g} FLOP/s: training about {:.3g}, evaluation about {:.3g}"
-    return [*lines, f"hours   {said.format(hours[0], flops_per_s, *hours[1:])}"]
 
 
 def _levels(config: RunConfig, levels: Iterable[float]) -> str:

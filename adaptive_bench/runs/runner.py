@@ -19,15 +19,8 @@ from adaptive_bench.jobs.job import Failure
 from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.launching import (
-    WHOLE,
-    Shard,
-    carry_out,
-    cells_left,
-    stoppable,
-    unfinished_work,
-    work_as_worker,
-)
+from adaptive_bench.runs import launching
+from adaptive_bench.runs.launching import WHOLE, Shard
 from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
@@ -96,7 +89,7 @@ def run(
     config, reporter = without_groups(config), reporter or SilentReporter()
     world, folder, start_s = processes.world(), run_folder(config), time.perf_counter()
     if not world.is_main_process:
-        work_as_worker()
+        launching.work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
     with ExitStack() as stack:
         # After an error as well: the other processes wait for jobs until they are told that there are none.
@@ -119,18 +112,18 @@ def run(
         write_beginning(folder, config, computes=not table_only)
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
             manifest_of(known.plan).write(folder)
-        with stoppable(folder, config):
+        with launching.stoppable(folder, config):
             if table_only:
-                launched = LaunchResult(unfinished_work(known.plan, folder))
+                launched = LaunchResult(launching.unfinished_work(known.plan, folder))
             else:
-                pending = partial(cells_left, known.plan, shard)
-                run_here = partial(carry_out, known.plan, reporter, jobs, known.estimator, shard)
+                pending = partial(launching.cells_left, known.plan, shard)
+                run_here = partial(launching.carry_out, known.plan, reporter, jobs, known.estimator, shard)
                 launched = launch_with(LaunchRequest(folder, pending, run_here, resources))
         failures, elsewhere = list(launched.failures), launched.submitted
         lacking = list(failures)  # in the table; of a shard also what failed in others
         if not (elsewhere or table_only or shard.is_whole):
             own = {failure.work for failure in failures}
-            lacking += [one for one in unfinished_work(known.plan, folder) if one.work not in own]
+            lacking += [one for one in launching.unfinished_work(known.plan, folder) if one.work not in own]
             if left := [one.work for one in lacking if not one.was_tried]:
                 more = f" and {len(left) - 1} more" if len(left) > 1 else ""
                 elsewhere = f"Left to other jobs of the run: {left[0]}{more}."

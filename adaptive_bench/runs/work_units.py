@@ -18,7 +18,7 @@ from adaptive_bench.store import timings
 from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
-from adaptive_bench.store.timings import TimeCurve, TimeCurves
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.task import DocumentSplit
 
 _VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it
@@ -216,14 +216,6 @@ def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: R
     model = next((one.training.content["backbone"] for one in sweeps if "backbone" in one.training.content), None)
     if model is None or config.evaluation.quantize != "none":  # timings are made with the weights as they were trained
         return list(sweeps)
-    curves = _curves(config, model, sweeps, reporter)
-    return [
-        replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
-        for one in sweeps
-    ]
-
-
-def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> TimeCurves:
     left_out: dict[tuple[str, str], str] = {}
 
     def fits(record: Mapping[str, Any]) -> bool:
@@ -239,7 +231,11 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
         reporter.line(f"Timings that do not fit this run are not used: {told}. Give `adaptive-bench time` again.")
-    return timings.choose(curves, config.timing)
+    curves = timings.choose(curves, config.timing)
+    return [
+        replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
+        for one in sweeps
+    ]
 
 
 def _timing_mismatch(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:

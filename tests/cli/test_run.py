@@ -33,7 +33,7 @@ class Runs:
         self.config = config
         return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
 
-    def about(self, config, found, flops_per_s):
+    def about(self, config, found):
         return [f"recipe  {config.preset}"]
 
     def describe(self, plan, estimator):
@@ -180,7 +180,7 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
     [
         ("--phase both", "--phase is wrong"),
         ("--axis claimed --phase decode", "match_phase is for savings"),
-        ("--flops 4e14", "--dry-run"),
+        ("--resources slurm.yaml", "--launcher"),
     ],
 )
 def test_bad_usage_ends_with_exit_code_2_before_anything_is_done(command, runs, arguments, message):
