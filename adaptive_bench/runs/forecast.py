@@ -251,11 +251,8 @@ def asked_documents(task: Task, config: RunConfig) -> tuple[Any, Sequence[int]]:
 def measure_rate(
     shape: PretrainedConfig, device: torch.device, rows: int, length: int, *, bf16: bool, backward: bool
 ) -> float:
-    """Time passes of a plain model of this width, with few layers and a small vocabulary; returns FLOPs a second.
-
-    Args:
-        rows, length: Number of texts, and tokens of each (at most as many as the model's context).
-        bf16, backward: See `seconds`.
+    """Time passes of a plain model of this width, with few layers and a small vocabulary, over `rows` texts of `length`
+    tokens (at most the model's context), as `seconds` does; returns FLOPs a second.
     """
     empty = few_layers(shape, _LAYERS, _WORDS)
     prices, model = Prices(empty), with_values(empty, device)
@@ -266,23 +263,15 @@ def measure_rate(
 
 @dataclass(frozen=True)
 class Trait:
-    """What is known of a method on this model before it is trained.
+    """What is known of a method on this model before it is trained."""
 
-    Attributes:
-        end: Largest share of tokens that the dial can save.
-        calibrates: Whether each dial value has to be calibrated.
-    """
-
-    end: float = 1.0
-    calibrates: bool = False
+    end: float = 1.0  # largest share of tokens that the dial can save
+    calibrates: bool = False  # each dial value has to be calibrated
 
 
 class Estimator:
-    """Estimates the seconds of trainings and evaluations.
-
-    Args:
-        work: The run's work, as this machine does it; without it, times are guesses.
-        traits: What is known of each method, by method spec.
+    """Estimates the seconds of trainings and evaluations; without the run's work on this machine, by guess. Traits are
+    by method spec.
     """
 
     def __init__(self, work: Workload | None = None, traits: Mapping[str, Trait] | None = None) -> None:

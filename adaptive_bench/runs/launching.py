@@ -227,10 +227,8 @@ def limits_of(config: RunConfig) -> Limits:
 
 
 def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
-    """How many processes are worth using: one for each core for a small backbone, one for a large backbone or a GPU.
-
-    Args:
-        seconds: Time that the work takes in one process.
+    """How many processes are worth using: one for each core for a small backbone, one for a large backbone or a GPU, or
+    for work that takes only some `seconds` in one process.
     """
     if seconds < _WORTH_S and not any(needs_own_process(MethodSpec.parse(text).name) for text in config.methods):
         return 1
@@ -241,11 +239,7 @@ def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
 
 
 def unfinished_work(plan: Plan, run: Path) -> list[Failure]:
-    """The work of a plan that is not done, and why, as far as the records know.
-
-    Args:
-        run: Folder of the plan's run.
-    """
+    """The work of a plan that is not done, and why, as far as the records know; `run` is the folder of its run."""
     sweeps = [one for one in plan.sweeps if one.training.finished and not one.is_complete]
     works: list[TrainingRun | DialEvaluation] = [*plan.untrained, *sweeps]
     return [_why(str(work), work.record, run) for work in works]
@@ -277,10 +271,7 @@ def carry_out(
 ) -> list[Failure]:
     """Do all work of a plan, or of a shard, that is not on disk yet, and return what was not done.
 
-    Args:
-        workers: Processes to use at once (`run_jobs`); `None` decides by the size of the backbone and the number of
-            cores.
-        estimator: Estimates how long each part will take; by default roughly.
+    Without a number of `workers`, `useful_processes` decides. Without an estimator, times are guesses.
     """
     limits = limits_of(plan.config)
     settle(plan)
@@ -310,9 +301,6 @@ def _depth(training: TrainingRun) -> int:
 @contextmanager
 def stoppable(folder: Path, config: RunConfig) -> Iterator[None]:
     """Tell a user or scheduler who stops the block how to continue.
-
-    Args:
-        folder: Folder of the run.
 
     Raises:
         Interrupted: Ctrl-C was pressed; finished work is kept.

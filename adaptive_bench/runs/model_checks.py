@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 
 
 class Findings:
-    """Collects the errors and notes of checks, each text once.
-
-    Attributes:
-        errors: Problems that prevent the run.
-        notes: Facts that the user should know but that do not prevent the run.
-    """
+    """Collects the errors of checks, which prevent the run, and notes for the user, which do not; each text once."""
 
     def __init__(self) -> None:
         self.errors: list[AdaptiveBenchError] = []
@@ -63,16 +58,11 @@ class Findings:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model without reading its weights.
-
-    Attributes:
-        empty: The model with tensors that have shapes but no values.
-        unused: Names of tensors in its folder that belong neither to the decoder nor to its head.
-    """
+    """What is known of a model without reading its weights."""
 
     source: BackboneSource
-    empty: PreTrainedModel
-    unused: tuple[str, ...] = ()
+    empty: PreTrainedModel  # its tensors have shapes but no values
+    unused: tuple[str, ...] = ()  # names of tensors in its folder that belong neither to the decoder nor to its head
 
     @property
     def family(self) -> str:
@@ -235,11 +225,7 @@ def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
 
 
 def size(count: float, billions: str = "B") -> str:
-    """A count in short form, such as `3.15 M` for 3,148,224.
-
-    Args:
-        billions: Unit of a billion: `B`, or `G` for bytes.
-    """
+    """A count in short form, such as `3.15 M` for 3,148,224; a billion is `B`, or `G` of bytes."""
     for unit, name in ((1e9, billions), (1e6, "M"), (1e3, "k")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"

@@ -184,10 +184,8 @@ def preflight(
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
-    """Bytes for the final checkpoints of trainings, and for the resume checkpoints of the one in progress.
-
-    Args:
-        trained: For each training, whether it keeps adapters alone if the recipe has adapters.
+    """Bytes for the final checkpoints of trainings, and for the resume checkpoints of the one in progress; `trained`
+    says of each whether it keeps adapters alone if the recipe has adapters.
     """
     whole = sum(parameter.numel() for parameter in empty.parameters())
     learned = whole if recipe.lora is None else adapter_parameters(empty, recipe.lora)
@@ -209,11 +207,8 @@ def _check_disk(out: Path, needed: int) -> None:
 def check_task(
     name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
 ) -> None:
-    """Read all documents of a task, and check the longest ones against the model's context.
-
-    Args:
-        tokenizer: The model's tokenizer; `None` if it could not be loaded.
-        context: The model's context in tokens.
+    """Read all documents of a task, and check the longest ones against the model's context of so many tokens, unless
+    its tokenizer could not be loaded.
     """
     task = find_task(name)
     with quiet():
@@ -289,11 +284,7 @@ def _check_length(
     *,
     skips: bool,
 ) -> None:
-    """Compare the requests of a task with the context: some are left out, cut, or not possible at all.
-
-    Args:
-        skips: Whether documents that are too long are left out.
-    """
+    """Compare the requests of a task with the context: some are left out (`skips`), cut, or not possible at all."""
 
     def count(text: str) -> int:
         return len(tokenizer(text).input_ids)

@@ -156,13 +156,7 @@ def _sweeps(
     splits: Iterable[DocumentSplit],
     contents: Mapping[Task, Mapping[str, Any]],
 ) -> list[DialEvaluation]:
-    """The sweeps of one spec on one training.
-
-    Args:
-        levels: Savings at which the training is judged.
-        splits: Which documents are asked.
-        contents: For each task, what its sweep of test documents depends on.
-    """
+    """The sweeps of one spec on one training; `contents` is what the sweep of each task's test documents depends on."""
     sweeps = []
     for task, of_test in contents.items():
         # The argument of a task may be a path, and the name becomes that of a folder.
@@ -198,11 +192,8 @@ def _trainings(
 ) -> list[tuple[TrainingRun, tuple[float, ...]]]:
     """The trainings of a spec, each with the levels it is judged at: one for each target if the spec takes targets.
 
-    They are added to `known`, after the training that they start from.
-
-    Args:
-        shared: What every training of the seed depends on.
-        pricing: Digest of the text on which targets are turned into schedules.
+    They depend on what is `shared` by all trainings of the seed, and if they have targets on the digest of the text for
+    `pricing` them. They are added to `known`, after the training that they start from.
     """
     method_type = method_class(spec)
     # What a method cannot do is not in its key, so that it is trained once for runs with and without it.
@@ -239,12 +230,7 @@ def _trainings(
 
 
 class Goal(NamedTuple):
-    """What one training is for.
-
-    Attributes:
-        saving: The saving that it moves towards; `None` for a method that is trained towards none.
-        levels: The levels at which it is judged.
-    """
+    """What one training is for: the saving that it moves towards, if any, and the levels at which it is judged."""
 
     saving: float | None
     levels: tuple[float, ...]
@@ -277,9 +263,6 @@ def rate_of(spec: MethodSpec, rates: Mapping[str, float]) -> float | None:
     """Learning rate of the parameters that a spec adds, or `None` for the rate of the run.
 
     The spec's own rate comes first, then that of its parameters in `bench` semantics, then that of its method's name.
-
-    Args:
-        rates: Rates by method spec or name.
     """
     given = {MethodSpec.parse(text): rate for text, rate in rates.items()}
     # A rate by name alone is none of these, because it holds for every spec of the method.

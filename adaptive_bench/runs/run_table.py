@@ -48,11 +48,7 @@ def _check_same_documents(
 
 
 def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
-    """The conditions of a sweep's rows, by which tables tell them from rows of other runs.
-
-    Args:
-        evaluation: Any evaluation of the sweep.
-    """
+    """The conditions of a sweep's rows, by any evaluation of it; they tell the rows from those of other runs."""
     data, version = evaluation.data, evaluation.data["task_version"]
     definition = sweep.content.get("task_code")  # the part of the sweep's key that `training_text.task_inputs` makes
     return Conditions(
@@ -123,12 +119,7 @@ def with_projections(sweep: DialEvaluation) -> tuple[Points, list[str]]:
 
 
 def sweep_of(work: DialEvaluation, points: Points, shown: int = 0) -> MeasuredSweep:
-    """One sweep in plain values.
-
-    Args:
-        points: The sweep's points, with their projections.
-        shown: Documents of each point whose texts are wanted.
-    """
+    """One sweep in plain values, with the texts of `shown` documents of each of its points."""
     metrics, measured = find_task(work.task).metrics, list[MeasuredPoint]()
     for asked, one in points.items():
         samples = work.record.samples(asked)

@@ -169,15 +169,8 @@ def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
 def write_table(
     whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Match the measured points and write the table.
-
-    Args:
-        failures: Work that the table lacks.
-        notes: Notes from before the run.
-        start_s: When the run began, by `time.perf_counter`.
-
-    Returns:
-        The rows, and what a reader should know about them.
+    """Match the measured points and write the table, which lacks what has failed; returns the rows, and what a reader
+    should know about them.
     """
     config = whole.config
     found = outcome_of(whole)

@@ -67,10 +67,8 @@ def run_name(config: RunConfig) -> str:
 def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -> None:
     """Write a run's config, the time it began, and what its command needs besides.
 
-    A run that continues with the same command and plugins keeps the time it first began.
-
-    Args:
-        computes: Whether anything is computed; if not, an existing `command.json` stays as it is.
+    A run that continues with the same command and plugins keeps the time it first began. One that computes nothing
+    leaves an existing `command.json` as it is.
     """
     atomic.update_text(folder / BEGUN, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
@@ -95,12 +93,7 @@ def quantized_as(folder: Path) -> str:
 
 
 def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -> None:
-    """Refuse a model that has no calibration because its run evaluated it with quantized weights.
-
-    Args:
-        model: The model as it was trained.
-        stored: Names of the calibrations beside its weights.
-    """
+    """Refuse a model as it was trained, without `stored` calibrations, because its run evaluated quantized weights."""
     form = quantized_as(folder)
     if form != "none" and not stored and model.needs_calibration:
         raise UsageError(
@@ -119,10 +112,7 @@ def find_model(folder: Path, method: str | None, asked: str = "--method") -> tup
     """The folder of a saved model, and what its method spares, as arguments of `AdaptiveModel.from_pretrained`.
 
     The folder is the given one, or for a run the checkpoint of a method's first seed. A model that was saved alone
-    stores itself what it spares.
-
-    Args:
-        asked: The option that names the method, for messages.
+    stores itself what it spares. In messages, `asked` is the option that names the method.
     """
     if not is_run(folder):
         nested = folder / CHECKPOINT
