@@ -53,16 +53,10 @@ _PLUGIN_KILLED = (
 
 @dataclass(frozen=True)
 class Limits:
-    """How long one job may take.
+    """How long one job may take; `None` is without end."""
 
-    Attributes:
-        timeout_s: Seconds after which a job is ended; `None`: never.
-        silence_s: Seconds without progress after which this is reported, and again each time after twice as long;
-            `None`: never.
-    """
-
-    timeout_s: float | None = None
-    silence_s: float | None = None
+    timeout_s: float | None = None  # after which it is ended
+    silence_s: float | None = None  # without progress, after which this is reported, and each time after twice as long
 
 
 def run_jobs(jobs: Sequence[Job], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
@@ -107,11 +101,7 @@ class OverallProgress(Reporter):
 
 
 class Watch(Reporter):
-    """Watches one job, and passes its events on.
-
-    Args:
-        process: The process that does the job, if it is not this one.
-    """
+    """Watches one job, which is done by a process if not by this one, and passes its events on."""
 
     def __init__(
         self,

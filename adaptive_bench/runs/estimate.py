@@ -38,20 +38,13 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Limit:
-    """How long a run may take, and how small it may become.
+    """How long a run may take, and how small it may become."""
 
-    Attributes:
-        seconds: Most time by the forecast.
-        steps, documents: Fewest steps of each training, and fewest documents of each task.
-        answer_tokens: Most tokens of an answer; by default the task's own number.
-        drops: Whether methods and tasks that the user did not name may be left out.
-    """
-
-    seconds: float
-    steps: int
-    documents: int
-    answer_tokens: int | None = None
-    drops: bool = False
+    seconds: float  # by the forecast
+    steps: int  # fewest of each training
+    documents: int  # fewest of each task
+    answer_tokens: int | None = None  # most of an answer; by default the task's own number
+    drops: bool = False  # whether methods and tasks that the user did not name may be left out
 
 
 NIGHT = Limit(8 * 3600, steps=100, documents=32)
@@ -62,10 +55,7 @@ QUICK = Limit(12 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
 def fitted(
     config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter | None = None
 ) -> tuple[RunConfig, str]:
-    """Make a config smaller if it would take longer than a limit.
-
-    Args:
-        given: Values of the command line, nested like a config; they stay as they are.
+    """Make a config smaller if it would take longer than a limit; values `given` on the command line stay.
 
     Returns:
         The config, and a sentence that says what was made smaller; an empty one if nothing was.

@@ -52,15 +52,11 @@ class Shard:
     The plan's order decides which, so that several commands with the same config divide it in the same way without
     communicating. A cell may start from a training of another part: the command that needs it first trains it, and the
     others wait for the result.
-
-    Attributes:
-        number, parts: `2/8` has every eighth cell, from the second on.
-        cells: Names of records; if there are any, the part consists of these cells instead.
     """
 
     number: int = 1
-    parts: int = 1
-    cells: tuple[str, ...] = ()
+    parts: int = 1  # `2/8` has every eighth cell, from the second on
+    cells: tuple[str, ...] = ()  # names of records; if there are any, the part consists of these cells instead
 
     @classmethod
     def parse(cls, shard: str | None, cells: str | None) -> Shard:

@@ -52,18 +52,13 @@ SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run consists of, in the order in which it is carried out.
-
-    Attributes:
-        sites: Costs of the model's sites; `None` if they are not measured or not needed.
-        sites_left: Whether the costs still have to be measured.
-    """
+    """Everything a run consists of, in the order in which it is carried out."""
 
     config: RunConfig
     trainings: tuple[TrainingRun, ...]
     sweeps: tuple[DialEvaluation, ...]
-    sites: SiteCosts | None = None
-    sites_left: bool = False
+    sites: SiteCosts | None = None  # costs of the model's sites, if they are needed and measured
+    sites_left: bool = False  # whether they still have to be measured
 
     @property
     def untrained(self) -> list[TrainingRun]:

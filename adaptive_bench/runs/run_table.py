@@ -180,17 +180,11 @@ def _logged(work: TrainingRun) -> MeasuredTraining:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The table of a run, computed from its records.
-
-    Attributes:
-        rows: Rows of everything that is measured.
-        warnings: What readers of the rows should know.
-        answers: Plain values for `answers.json`: `tables.outcome.answers_of` each finished sweep of test documents.
-    """
+    """The table of a run, computed from its records."""
 
     rows: list[Row]
     warnings: list[str]
-    answers: dict[str, Any]
+    answers: dict[str, Any]  # for `answers.json`: `tables.outcome.answers_of` each finished sweep of test documents
 
 
 def outcome_of(whole: Plan) -> Outcome:

@@ -145,9 +145,9 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
             if training.target is not None:
                 set_target(model, training, config, tokenizer, said)
             # Other processes build the model themselves, but have not priced the target nor measured on its text.
-            with processes.world().broadcast_job(
-                "train", training, config, model.method.target_of_all, _prepared(model)
-            ):
+            buffers = model.method.named_buffers() if model.method.prepares_training else ()
+            prepared = {name: value.cpu() for name, value in buffers}
+            with processes.world().broadcast_job("train", training, config, model.method.target_of_all, prepared):
                 _fit(model, training, config, tokenizer, said)
 
 
@@ -174,11 +174,6 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
         pretrained=None if source is None else Pretrained.at(source.location, source.revision),
         chat_template=config.chat_template,
     )
-
-
-def _prepared(model: AdaptiveModel) -> dict[str, Tensor]:
-    """What a method measured before its training: its buffers."""
-    return {name: value.cpu() for name, value in model.method.named_buffers()} if model.method.prepares_training else {}
 
 
 def train_as_worker(training: TrainingRun, config: RunConfig, target: float, prepared: dict[str, Tensor]) -> None:

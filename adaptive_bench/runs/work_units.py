@@ -192,10 +192,7 @@ class DialEvaluation:
 
     def points_left(self, end: float = 1.0) -> int:
         """Number of points that are likely to be left, two for each level above 0; at least 1 unless the sweep is
-        finished.
-
-        Args:
-            end: Largest share of saved tokens, used if the record does not know it yet.
+        finished. `end` is the largest share of saved tokens if the record does not know it yet.
         """
         if self.is_complete:
             return 0

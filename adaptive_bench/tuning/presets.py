@@ -36,18 +36,12 @@ Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
 
 @dataclass(frozen=True)
 class Preset:
-    """What a study tries, and what it says in the end.
+    """What a study tries, and what it says in the end."""
 
-    Attributes:
-        setting: The setting in which trials differ.
-        values: Makes the values of the setting that are tried if none are given.
-        said: Makes lines about finished searches.
-        checked: Returns the config with the methods that the preset is about, or refuses them or the objective.
-    """
-
-    setting: str
-    values: Callable[[RunConfig], list[float]]
-    said: Callable[[Sequence[Search], RunConfig], list[str]]
+    setting: str  # in which trials differ
+    values: Callable[[RunConfig], list[float]]  # that are tried if none are given
+    said: Callable[[Sequence[Search], RunConfig], list[str]]  # lines about finished searches
+    # The config with the methods that the preset is about; refuses them or the objective.
     checked: Callable[[RunConfig, Objective], RunConfig]
 
 

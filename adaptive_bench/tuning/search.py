@@ -80,12 +80,7 @@ class Objective:
             )
 
     def value(self, points: Sequence[MeasuredPoint], levels: Sequence[float], name: str, metric: str) -> float:
-        """The objective of one sweep.
-
-        Args:
-            name: Name of the saving that is matched on, see `saving_name`.
-            metric: Headline metric of the task.
-        """
+        """The objective of one sweep, by the saving of this name (`saving_name`) and the task's headline metric."""
         sign, worst = (-1.0, -inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
         found = [nearest(points, level, name) for level in levels]
         return fmean(worst if place is None else sign * points[place].scores[metric] for place in found)

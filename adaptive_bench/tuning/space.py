@@ -45,10 +45,7 @@ class Space:
 
     @classmethod
     def of(cls, spec: MethodSpec, params: Iterable[str]) -> Space:
-        """The space of a method: the one it publishes, or those of the given parameters that concern it.
-
-        Args:
-            params: `NAME=RANGE` or `METHOD.NAME=RANGE`; `train.NAME` for a rate of the recipe.
+        """The space of a method: the one it publishes, or those of the given parameters (`parse_param`) that it has.
 
         Raises:
             UsageError: The method is never trained, or a range is of nothing that it accepts, or there is none.

@@ -21,7 +21,6 @@ from adaptive_bench.jobs.launchers import STOPPED, LaunchRequest, LaunchResult
 from adaptive_bench.recipe import Positive, Strict
 from adaptive_bench.store import atomic
 
-LONGEST_LABEL = 63
 _READABLE = 36  # characters of a run's name in that of a Job
 _CONTAINER = "cell"
 _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
@@ -30,20 +29,11 @@ _LONGEST_SCRIPT = 128 * 1024 - 1  # bytes of one argument on Linux
 def job_prefix(run: str, place: str) -> str:
     """Return the beginning of a Job's name (`generateName`) for a run. It is readable, unique to the run, and short
     enough for all names derived from it: the server appends five characters, and pods of an Indexed Job get the host
-    name `<job>-<index>`, which is one DNS label.
-
-    Args:
-        run: The run's name.
-        place: The run's folder, which tells runs with equal names apart.
+    name `<job>-<index>`, which is one DNS label. Runs with equal names are told apart by their folder, the `place`.
     """
     # `ab-`, 36, `-`, 8, `-` and the server's 5 are 54 of the 63 characters of a label; 9 are left for `-<index>`.
     readable = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:_READABLE].strip("-")
     return "-".join([*filter(None, ("ab", readable, hashlib.sha256(place.encode()).hexdigest()[:8])), ""])
-
-
-def as_label_value(text: str) -> str:
-    """Return as much of a text as fits into the value of a label, which may have capitals and underscores."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)[:LONGEST_LABEL].strip("-_.")
 
 
 class PodResources(Strict):
@@ -153,7 +143,8 @@ exec {command} "${{cells[$JOB_COMPLETION_INDEX]}}"
     folder = str(request.folder.resolve())
     labels = {
         "app.kubernetes.io/name": "adaptive-bench",
-        "app.kubernetes.io/instance": as_label_value(request.folder.name),
+        # As much as fits into the value of a label.
+        "app.kubernetes.io/instance": re.sub(r"[^A-Za-z0-9_.-]+", "-", request.folder.name)[:63].strip("-_."),
         **resources.labels,
     }
     about = {

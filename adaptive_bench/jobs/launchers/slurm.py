@@ -92,6 +92,7 @@ def array_script(request: LaunchRequest, resources: SlurmResources, names: Seque
     """Return the batch script of an array, whose element i does the cell `names[i]`."""
     limit = f"%{resources.at_once}" if resources.at_once else ""
     command = request.command("--cell", processes=resources.processes)
+    setup = "\n".join((f"export OMP_NUM_THREADS={max(1, resources.cpus // resources.processes)}", *resources.setup))
     return f"""#!/bin/bash
 {_options(resources, home, name)}
 #SBATCH --array=0-{len(names) - 1}{limit}
@@ -99,7 +100,7 @@ def array_script(request: LaunchRequest, resources: SlurmResources, names: Seque
 #SBATCH --signal=B:USR1@{resources.warn_s}
 cells=({" ".join(names)})
 element="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-{_setup(resources)}
+{setup}
 warned= ended= child=
 # USR1 warns of the time limit: this script requeues the element. TERM comes before KILL, on preemption or scancel: then
 # Slurm decides whether it is requeued. Either way the command is asked to save its state.
@@ -144,15 +145,9 @@ def _options(resources: SlurmResources, home: Path, name: str) -> str:
     return "\n".join(f"#SBATCH {line}" for line in ("--ntasks=1", *lines, *resources.options))
 
 
-def _setup(resources: SlurmResources) -> str:
-    return "\n".join((f"export OMP_NUM_THREADS={max(1, resources.cpus // resources.processes)}", *resources.setup))
-
-
 def _submit(home: Path, name: str, script: str, after: Sequence[str], cells: Sequence[str]) -> str:
-    """Submit the script of an array that does some cells as a job of this name, and return the job's number.
-
-    Args:
-        after: Jobs that have to end before it starts.
+    """Submit the script of an array that does some cells as a job of this name, to start once those in `after` have
+    ended, and return the job's number.
     """
     atomic.write_text(home / f"{name}.sh", script)
     # Before `sbatch`, so that the cells of every queued job are known.
