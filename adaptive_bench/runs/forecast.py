@@ -122,14 +122,9 @@ class Prices:
 class Workload:
     """The lengths of a run's texts, priced on one model and one process of this machine.
 
-    Args:
-        empty: The model, or another of the same shape.
-        jobs: Number of processes that will work at once, each with an equal share of the cores.
-
-    Attributes:
-        tokens, labels: Mean length of a training sequence, and mean number of its tokens that are predicted.
-        longest: Tokens of the longest training sequence sampled.
-        asked: What each task asks, by its name.
+    Of the training sequences that were sampled, `tokens` is the mean length, `labels` the mean number of tokens that
+    are predicted, and `longest` the length of the longest. `asked` gives what a task asks, by its name. `jobs`
+    processes will work at once, each with an equal share of the cores.
     """
 
     def __init__(

@@ -285,13 +285,9 @@ def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:
     """The trainings of a shard with work left; each comes after the training that it starts from."""
     evaluated = {sweep.training.folder for sweep in plan.sweeps if sweep.points_left()}
     left = [one for one in shard.of(plan) if not one.finished or one.folder in evaluated]
-    # Sorting keeps the plan's order among equal depths.
-    return sorted((PendingJob(one.folder.name, _depth(one)) for one in left), key=lambda job: job.depth)
-
-
-def _depth(training: TrainingRun) -> int:
-    """How many unfinished trainings must be done before this one."""
-    return sum(not base.finished for base in training.chain[1:])
+    # By the unfinished trainings that must be done before; sorting keeps the plan's order among equal depths.
+    jobs = [PendingJob(one.folder.name, sum(not base.finished for base in one.chain[1:])) for one in left]
+    return sorted(jobs, key=lambda job: job.depth)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import torch
 from adaptive_bench.backbone import Backbone, weights
 from adaptive_bench.config import RunConfig, default_presets
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, explained, one_line
-from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.backbone_source import AGAIN, BackboneSource, empty_model, find_backbone
@@ -38,22 +37,14 @@ class Findings:
         try:
             yield
         except AdaptiveBenchError as error:
-            self.stop(error)
-
-    def stop(self, error: AdaptiveBenchError) -> None:
-        """Add an error."""
-        error = explained(error)  # now, because the traceback still says where it was raised
-        if str(error) not in map(str, self.errors):
-            self.errors.append(error)
+            said = explained(error)  # now, because the traceback still says where it was raised
+            if str(said) not in map(str, self.errors):
+                self.errors.append(said)
 
     def note(self, text: str) -> None:
         """Add a note."""
         if text not in self.notes:
             self.notes.append(text)
-
-    def raise_errors(self) -> None:
-        """Raise the errors collected so far, if any."""
-        raise_together(self.errors)
 
 
 @dataclass(frozen=True)

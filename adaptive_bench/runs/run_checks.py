@@ -21,6 +21,7 @@ from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.free_memory import free_on
+from adaptive_bench.hub import raise_together
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template, conversation
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -132,7 +133,7 @@ def preflight(
         facts = model_facts(config.model)
         note_weights(facts, findings)
         check_recipe(config, facts, findings)
-    findings.raise_errors()  # the other checks take seconds and depend on these
+    raise_together(findings.errors)  # the other checks take seconds and depend on these
     assert facts is not None
     with findings.checking():
         whole = plan(config, reporter, measures=measures)
@@ -163,7 +164,7 @@ def preflight(
         needed = disk_bytes(config.train, facts.empty, trained)
         with findings.checking():
             _check_disk(config.out, needed)
-    findings.raise_errors()
+    raise_together(findings.errors)
     assert whole is not None and tokenizer is not None
     # The most there may be: the forecast needs a number, and only then tells how few are enough for short work.
     most = jobs or useful_processes(config)

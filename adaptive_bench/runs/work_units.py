@@ -131,9 +131,8 @@ class DialEvaluation:
         """Measure points until the levels are matched; a control is measured where its method was.
 
         Args:
-            measure: Evaluates the task at a requested share of saved tokens.
+            measure: Evaluates the task at a requested share of saved tokens, of which `end` is the largest.
             probe: Measures the saving on held-out text at such a share, by axis; empty without such text.
-            end: Largest share of saved tokens.
 
         Returns:
             The points by requested share; `None` for a control whose method is not finished.

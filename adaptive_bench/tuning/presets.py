@@ -39,7 +39,8 @@ class Preset:
     """What a study tries, and what it says in the end."""
 
     setting: str  # in which trials differ
-    values: Callable[[RunConfig], list[float]]  # that are tried if none are given
+    base: str  # the number of the recipe that its values are multiples of, if none are given
+    factors: tuple[float, ...]
     said: Callable[[Sequence[Search], RunConfig], list[str]]  # lines about finished searches
     # The config with the methods that the preset is about; refuses them or the objective.
     checked: Callable[[RunConfig, Objective], RunConfig]
@@ -52,10 +53,6 @@ def _for_rates(config: RunConfig, objective: Objective) -> RunConfig:
             f"out, or leave --preset out and name the rates with --param {METHOD_RATE}=choice:A|B."
         )
     return config
-
-
-def _rates(config: RunConfig) -> list[float]:
-    return [config.train.learning_rate * factor for factor in GRID]
 
 
 def _edge(search: Search) -> float | None:
@@ -101,10 +98,6 @@ def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
     if not methods:
         raise UsageError(f"Steps are compared for methods that are trained, got {', '.join(config.methods)}. Add one.")
     return config.model_copy(update={"methods": methods})
-
-
-def _steps(config: RunConfig) -> list[float]:
-    return [config.train.steps * factor for factor in (1, 2, 4)]
 
 
 def _said_of_steps(searches: Sequence[Search], config: RunConfig) -> list[str]:
@@ -159,22 +152,14 @@ def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
 
 @dataclass(frozen=True)
 class Doubling:
-    """The methods that reach a level on a task both after N steps and after 2N, compared.
+    """The methods that reach a level on a task both after N steps and after 2N, compared."""
 
-    Attributes:
-        steps, task: N, and the name of the task.
-        told_apart: Number of pairs that the tests of a column (all pairs, Holm) tell apart, after N and after 2N.
-        pairs: Number of pairs tested; 0 if the scores of single documents are not known.
-        reversals: Pairs whose first is found better after N steps and whose second after 2N.
-        not_converged: Methods for which the 95 % interval of score after 2N less score after N does not hold 0.
-    """
-
-    steps: int
+    steps: int  # N
     task: str
-    told_apart: tuple[int, int]
-    pairs: int
-    reversals: tuple[Pair, ...]
-    not_converged: tuple[str, ...]
+    told_apart: tuple[int, int]  # pairs that the tests of a column (all pairs, Holm) tell apart, after N and after 2N
+    pairs: int  # number of pairs tested; 0 if the scores of single documents are not known
+    reversals: tuple[Pair, ...]  # whose first is found better after N steps and whose second after 2N
+    not_converged: tuple[str, ...]  # the 95 % interval of score after 2N less score after N does not hold 0
 
 
 def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metric) -> Doubling:
@@ -227,6 +212,6 @@ def enough_steps(doublings: Iterable[Doubling]) -> int | None:
 
 
 PRESETS = {
-    "rates": Preset(METHOD_RATE, _rates, _said_of_rates, _for_rates),
-    "steps": Preset(STEPS, _steps, _said_of_steps, _for_steps),
+    "rates": Preset(METHOD_RATE, "learning_rate", GRID, _said_of_rates, _for_rates),
+    "steps": Preset(STEPS, "steps", (1, 2, 4), _said_of_steps, _for_steps),
 }

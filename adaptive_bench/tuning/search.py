@@ -132,14 +132,8 @@ class Search:
 
     Args:
         name: Name of the Optuna study; it seeds the sampler.
-        reporter: Gets a line for each trial that ended.
         trials: Number of trials.
         points: Points to try first; by default the method's defaults, then points that cover the space evenly.
-
-    Attributes:
-        results: Finished trials, in the order in which they ended.
-        begun: Trials that were begun and count, by number.
-        exhausted: Whether the space has no further values that make a trial of their own.
     """
 
     def __init__(
@@ -153,9 +147,9 @@ class Search:
         points: Iterable[Proposal] | None = None,
     ) -> None:
         self.space, self.config, self.reporter, self._left = space, config, reporter, trials
-        self.results: list[TrialResult] = []
-        self.exhausted = False
-        self.begun: dict[int, Trial] = {}
+        self.results: list[TrialResult] = []  # in the order in which they ended
+        self.exhausted = False  # whether the space has no further values that make a trial of their own
+        self.begun: dict[int, Trial] = {}  # trials that count, by number
         # Not `hash`, which differs from process to process; four bytes, as in NumPy's seeds.
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         self.study = optuna.create_study(

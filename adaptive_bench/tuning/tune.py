@@ -130,7 +130,8 @@ def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> lis
             f"The preset tries given values of {asks.setting}, got --param {', '.join(params)}. Give one as "
             f"--param '{asks.setting}=choice:A|B', or leave --preset out."
         )
-    return list(params) or [f"{asks.setting}=choice:{'|'.join(f'{value:.12g}' for value in asks.values(config))}"]
+    base = getattr(config.train, asks.base)
+    return list(params) or [f"{asks.setting}=choice:{'|'.join(f'{base * factor:.12g}' for factor in asks.factors)}"]
 
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:
