@@ -133,7 +133,7 @@ def test_model_and_data_sets_are_told_at_once_with_the_next_step(answer, step):
         with findings.checking():
             raise OutOfReach(needed, answer)
     with pytest.raises(OutOfReach) as raised:
-        findings.raise_errors()
+        raise_together(findings.errors)
     text = str(raised.value)
     with pytest.raises(OutOfReach) as again:
         raise_together(findings.errors)

@@ -50,7 +50,7 @@ def test_commands_are_understood(command, plugin, monkeypatch, tmp_path):
     outcome = SimpleNamespace(rows=[], folder=tmp_path, warnings=[], failures=[], is_main_process=True, elsewhere="")
     stand_ins = {
         "preflight": lambda config, reporter, **_: SimpleNamespace(plan=config, estimator=None, notes=[]),
-        "about": lambda config, found, flops_per_s: [],
+        "about": lambda config, found: [],
         "describe": lambda config, estimator: reached.append(config) or [],
         "run": lambda config, reporter, **_: reached.append(config) or outcome,
     }

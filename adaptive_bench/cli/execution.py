@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from adaptive_bench.runs import RunOutcome, Shard
 
 
-def print_plan(config: RunConfig, flops_per_s: float | None, part: Shard) -> None:
+def print_plan(config: RunConfig, part: Shard) -> None:
     """Check everything a run needs, then print the model, the recipe, the cells and what they will take.
 
     Args:
-        flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes; `None` if unknown.
         part: The part that this command would do; the plan shows the whole run.
 
     Raises:
@@ -40,7 +39,7 @@ def print_plan(config: RunConfig, flops_per_s: float | None, part: Shard) -> Non
     with Display() as reporter:
         found = preflight(config, reporter, measures=not part.is_whole)  # names of cells depend on the measured sites
         cells = () if part.is_whole else part.of(found.plan)
-    typer.echo("\n".join(about(config, found, flops_per_s)))
+    typer.echo("\n".join(about(config, found)))
     typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
     if cells:
         names = ", ".join(cell.folder.name for cell in cells)

@@ -16,7 +16,6 @@ from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import MOST_MINUTES
 
 if TYPE_CHECKING:
     from adaptive_bench.config import RunConfig
@@ -62,23 +61,9 @@ def run(
         Path | None, _where(help="YAML file: what a cell gets on a cluster (docs/cluster.md).")
     ] = None,
     table_only: Annotated[bool, _where("--table-only", help="Only make the table of what is on disk.")] = False,
-    wait: Annotated[
-        float | None,
-        _where(
-            min=0.0,
-            max=MOST_MINUTES,
-            help="With --table-only: wait until others have done all work, or none worked for this many minutes.",
-        ),
-    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
-    flops: Annotated[
-        float | None,
-        typer.Option(
-            min=1.0, help="With --dry-run: FLOP/s a device sustains, for example 4e14, to print the hours needed."
-        ),
-    ] = None,
     timed: Annotated[
         bool,
         _how(
@@ -105,8 +90,6 @@ def run(
 
     overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds
     options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
-    options.check_goes_with("--flops", flops is not None, "--dry-run", dry_run)
-    options.check_goes_with("--wait", wait is not None, "--table-only", table_only)
     options.check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
         raise UsageError(
@@ -124,15 +107,14 @@ def run(
     preset = config or preset_naming(model)
     if preset is None:  # the model's size decides, and finding it needs heavy libraries
         load_libraries()
-        from adaptive_bench.runs.run_checks import preset_by_size
+        from adaptive_bench.runs.model_checks import preset_by_size
 
         preset = preset_by_size(str(model))
-    # Such a command needs neither data nor the tasks and methods themselves; whatever is on disk is shown.
-    only_reads = table_only and wait is None
-    run_config = overrides.load(preset, reads_data=not only_reads)
-    for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
+    # For the table alone neither data nor the tasks and methods themselves are needed; whatever is on disk is shown.
+    run_config = overrides.load(preset, reads_data=not table_only)
+    for name in () if table_only else (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before the libraries load, which takes seconds
-    for text in () if only_reads else run_config.methods:
+    for text in () if table_only else run_config.methods:
         registry.check_name("methods", MethodSpec.parse(text).name)
     check_device(run_config.device)
     registry.check_name("launchers", launcher)
@@ -161,10 +143,10 @@ def run(
 
     part = Shard.parse(shard, cell)
     if dry_run:
-        print_plan(run_config, flops, part)
+        print_plan(run_config, part)
         return
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
-    how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
+    how |= {"table_only": table_only, "shard": part}
     execute(run_config, how, wide=wide, open_page=open_page, timed=timed)
 
 
@@ -203,7 +185,7 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
     """The config made smaller to what this machine does in time, with a note to the user."""
     from adaptive_bench.live_display import Display
-    from adaptive_bench.runs.fitted_recipe import NIGHT, QUICK, fitted
+    from adaptive_bench.runs.estimate import NIGHT, QUICK, fitted
 
     with Display() as reporter:
         config, text = fitted(config, overrides.values, QUICK if quick else NIGHT, reporter)

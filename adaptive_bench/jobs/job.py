@@ -38,21 +38,13 @@ def named_plugins(methods: Iterable[str], tasks: Iterable[str] = ()) -> str | No
 
 @dataclass(frozen=True)
 class Failure:
-    """Work that could not be done, and why.
+    """Work that could not be done, and why."""
 
-    Attributes:
-        work: Label of the work.
-        reason: What went wrong and what to do.
-        kind: The kind of error, which says whose fault it is (see `adaptive_bench.errors`).
-        log: The file that has the traceback, if the work got that far.
-        trace: The traceback itself.
-    """
-
-    work: str
-    reason: str
-    kind: str = UsageError.kind
-    log: Path | None = None
-    trace: str = ""
+    work: str  # its label
+    reason: str  # what went wrong and what to do
+    kind: str = UsageError.kind  # of error, which says whose fault it is (see `adaptive_bench.errors`)
+    log: Path | None = None  # the file that has the traceback, if the work got that far
+    trace: str = ""  # the traceback itself
 
     def __str__(self) -> str:
         return f"{self.work}: {self.cause}"
@@ -76,12 +68,9 @@ def caught(
     tasks: Iterable[str] = (),
     log: Callable[[], Path | None] = lambda: None,
 ) -> Iterator[None]:
-    """Note an error in the block as a failure of some work.
+    """Note an error in the block as a failure of some work, which runs the code of the method and the tasks.
 
     Args:
-        label: Label of the work.
-        method: The method whose code it runs.
-        tasks: The tasks whose code it runs.
         log: Gives the file that has the traceback, if it was written there.
     """
     try:

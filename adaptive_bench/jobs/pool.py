@@ -1,30 +1,45 @@
 """Runs jobs one after the other in this process, or in several worker processes, each with its share of the cores.
 
-After a job with a plugin's method, a worker process is replaced before it does the work of other methods, so that
-whatever the plugin did to its process cannot affect them.
+Jobs are watched from outside: an endless loop in the code of a method, or of a library that never lets another thread
+run, cannot be ended from within its process. After a job with a plugin's method, a worker process is replaced before it
+does the work of other methods, so that whatever the plugin did to its process cannot affect them.
 """
 
 from __future__ import annotations
 
 import math
 import signal
+import threading
+import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
 
 from adaptive_bench import registry, stopping
-from adaptive_bench.errors import EnvironmentProblem, PluginFault
+from adaptive_bench.errors import CellTimeout, EnvironmentProblem, PluginFault
 from adaptive_bench.jobs.job import Failure, Job, named_plugins, plugins_of, run_job
-from adaptive_bench.jobs.watchdog import LOOK_S, Limits, Watch, watched
-from adaptive_bench.jobs.worker import GRACE_S as _GRACE_S
-from adaptive_bench.jobs.worker import spawn_context, work
-from adaptive_bench.progress import Event, JobFinished, Reporter, RunningTask, TaskFinished, TaskStarted, UnitDone
+from adaptive_bench.jobs.worker import GRACE_S, spawn_context, work
+from adaptive_bench.progress import (
+    Event,
+    JobFinished,
+    Line,
+    Reporter,
+    RunningTask,
+    TaskFinished,
+    TaskStarted,
+    UnitDone,
+    duration,
+)
 
+LOOK_S = 1.0  # between two looks at a job
+_START_S = 120.0  # the time of a job runs from its process's first event, but begins after this long at the latest
 _AT_ONCE = 1000  # events of one process that are passed on before the others are looked at
 _KILLED = (
     "its process ended twice{how}, most likely because memory ran out, unless the lines above say otherwise. Re-run "
@@ -34,6 +49,14 @@ _PLUGIN_KILLED = (
     "its process ended twice{how} while {plugin} was at work. Either its code ends the process, or it needs more "
     "memory than there is. Correct the plugin, or give it a smaller --model; the work of others is done."
 )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long one job may take; `None` is without end."""
+
+    timeout_s: float | None = None  # after which it is ended
+    silence_s: float | None = None  # without progress, after which this is reported, and each time after twice as long
 
 
 def run_jobs(jobs: Sequence[Job], reporter: Reporter, workers: int, limits: Limits) -> list[Failure]:
@@ -77,6 +100,91 @@ class OverallProgress(Reporter):
         self.bar.advance(done_s)
 
 
+class Watch(Reporter):
+    """Watches one job, which is done by a process if not by this one, and passes its events on."""
+
+    def __init__(
+        self,
+        job: Job,
+        limits: Limits,
+        reporter: Reporter,
+        process: BaseProcess | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.job, self.limits, self.reporter, self.process, self._now_s = job, limits, reporter, process, now_s
+        self._moved_s = now_s()
+        # Loading libraries and plugins does not count, but a process that never gets further must end as well.
+        self._begun_s = self._moved_s if process is None else self._moved_s + _START_S
+        self._silence_s = limits.silence_s
+        self._asked_s: float | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the job's process was asked to end because its time was over."""
+        return self._asked_s is not None
+
+    def emit(self, event: Event) -> None:
+        """Pass an event on. It is progress, unless it is a mere line of text."""
+        now_s = self._now_s()
+        self._begun_s = min(self._begun_s, now_s)
+        if not isinstance(event, Line):
+            self._moved_s, self._silence_s = now_s, self.limits.silence_s
+        self.reporter.emit(event)
+
+    def look(self) -> None:
+        """Report if there is no progress, and end the process if its time is over."""
+        now_s = self._now_s()
+        passed_s = now_s - self._begun_s
+        if self.process is not None and self.limits.timeout_s is not None and passed_s >= self.limits.timeout_s:
+            self._end(self.process, now_s, passed_s)
+        elif self._silence_s is not None and now_s - self._moved_s >= self._silence_s:
+            self._silence_s *= 2
+            silent = duration(now_s - self._moved_s)
+            self.reporter.line(f"{self.job}: no progress for {silent}. It keeps running; --cell-timeout would end it.")
+
+    def _end(self, process: BaseProcess, now_s: float, passed_s: float) -> None:
+        if self._asked_s is None:
+            self._asked_s = now_s
+            self.reporter.line(f"{self.job}: ended after {duration(passed_s)}, its --cell-timeout.")
+            process.terminate()
+        elif now_s - self._asked_s >= GRACE_S:
+            process.kill()
+
+    def failures(self) -> list[Failure]:
+        """Return what a job whose process was ended has not done, and mark the record it was working on as failed."""
+        assert self.limits.timeout_s is not None
+        error = CellTimeout(
+            f"{self.job} took more than {duration(self.limits.timeout_s)}, the --cell-timeout of one job, and was "
+            "ended. Correct a method that never comes to an end; give more time to one that does. Re-run the command: "
+            "it continues from what was kept."
+        )
+        log = self.job.mark_failed(error, self.reporter)
+        # None is left if it was ended right after its last result was written.
+        first, *others = self.job.unfinished or (str(self.job),)
+        late = f"it was not begun: {error}"
+        return [Failure(first, str(error), error.kind, log), *(Failure(name, late, error.kind) for name in others)]
+
+
+@contextmanager
+def watched(job: Job, limits: Limits, reporter: Reporter) -> Iterator[Reporter]:
+    """Give a reporter for a job in this process, watched by a thread, which can report a lack of progress but cannot
+    end the job.
+    """
+    watch, over = Watch(job, limits, reporter), threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_S):
+            watch.look()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        over.set()
+        thread.join()
+
+
 def _one_after_the_other(jobs: Sequence[Job], reporter: Reporter, limits: Limits) -> list[Failure]:
     failures = []
     for job in jobs:
@@ -95,7 +203,7 @@ def _in_parallel(jobs: Sequence[Job], reporter: Reporter, workers: int, limits: 
     try:
         return Schedule(jobs, reporter, processes, limits).run()
     except BaseException:
-        reporter.line(f"Stopping: each process saves its state, within {_GRACE_S:.0f} seconds.")
+        reporter.line(f"Stopping: each process saves its state, within {GRACE_S:.0f} seconds.")
         raise
     finally:
         for worker in processes:
@@ -166,7 +274,7 @@ class Worker:
         returns to Python, is killed.
         """
         self.pipe.close()
-        self.process.join(_GRACE_S + LOOK_S)
+        self.process.join(GRACE_S + LOOK_S)
         self.process.kill()
         self.process.join()
         # The process can no longer end the tasks that it began, and a display would show them for good.

@@ -70,12 +70,8 @@ class StdoutForwarder(io.TextIOBase):
 
 
 def work(pipe: Connection, threads: int, plugins: list[Path], workers: int) -> None:
-    """Do the jobs that come through a pipe, until its other end is closed or the process that holds it is gone.
-
-    Args:
-        threads: Number of threads, this process's share of the cores.
-        plugins: Plugin files to load.
-        workers: Number of worker processes that share the memory.
+    """Do the jobs that come through a pipe, until its other end is closed or the process that holds it is gone. The
+    threads are this process's share of the cores, and so many workers share the memory.
     """
     reporter = RemoteReporter(pipe)
     sys.stdout = sys.stderr = StdoutForwarder(reporter)
@@ -130,11 +126,7 @@ def spawn_context() -> SpawnContext:
 
 
 def check_main() -> None:
-    """Refuse to start processes from a process that was itself just started and still runs the program's main file.
-
-    Raises:
-        UsageError: This is such a process.
-    """
+    """Refuse (`UsageError`) to start processes from one that was itself just started and still runs the main file."""
     if getattr(multiprocessing.current_process(), "_inheriting", False):  # multiprocessing itself checks this
         main = getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0]
         raise UsageError(

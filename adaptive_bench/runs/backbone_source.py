@@ -81,7 +81,8 @@ class BackboneSource:
         options |= {} if device == "cpu" else {"device_map": device}
         # Mismatched shapes are accepted here because `check_loaded` refuses them with the tensor's name.
         model, found = self.load(AutoModelForCausalLM, "weights", ignore_mismatched_sizes=True, **options)
-        as_plain(model)
+        if (quantizer := getattr(model, "hf_quantizer", None)) is not None:  # of weights that are dequantized by now
+            quantizer.remove_quantization_config(model)
         return model, check_loaded(self.name, model, found)
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -239,11 +240,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_config(file: Path, model: str) -> None:
-    """Refuse the config.json of a model that cannot be measured.
-
-    Args:
-        model: The model's name, as the user wrote it.
-    """
+    """Refuse the config.json of a model that cannot be measured; `model` is its name as the user wrote it."""
     try:
         config = dict(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
@@ -266,11 +263,7 @@ def check_config(file: Path, model: str) -> None:
 
 
 def check_loaded(name: str, model: PreTrainedModel, found: Mapping[str, Any]) -> list[str]:
-    """Refuse a model whose tensors are not those that its files hold.
-
-    Args:
-        name: The model's name, as the user wrote it.
-        found: The loading info of transformers.
+    """Refuse a model whose tensors are not those that its files hold, by the loading info of transformers.
 
     Returns:
         Names of tensors outside the decoder and its head, such as those of a classifier (`score`), a value head or an
@@ -357,16 +350,7 @@ def _check_whole(file: Path, values: dict[str, Any], tensors: list[str]) -> None
 
 @contextmanager
 def alone(file: Path) -> Iterator[dict[str, str]]:
-    """Arguments with which `from_pretrained` reads a GGUF file from a temporary folder that holds nothing else.
-
-    In the file's own folder it would also read the files beside it.
-    """
+    """Arguments with which `from_pretrained` reads a GGUF file without the files beside it."""
     with TemporaryDirectory() as folder:
         (Path(folder) / file.name).symlink_to(file)
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.name}
-
-
-def as_plain(model: Any) -> None:
-    """Remove the quantization config that transformers leaves on a model whose weights it has dequantized."""
-    if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
-        quantizer.remove_quantization_config(model)

@@ -44,9 +44,7 @@ _PROBED_TOKENS = 4_000  # tokens of held-out text on which dial values are probe
 
 def trained_model(sweep: DialEvaluation, **options: Any) -> AdaptiveModel:
     """The model that a sweep evaluates, without the calibration stored beside its weights, which earlier sweeps made.
-
-    Args:
-        options: Further arguments of `AdaptiveModel.from_pretrained`.
+    Options go to `AdaptiveModel.from_pretrained`.
     """
     options |= sparing(sweep.content)
     return AdaptiveModel.from_pretrained(sweep.training.checkpoint, sweep.spec, calibration=None, **options)
@@ -196,10 +194,8 @@ def evaluate_sweeps(
     reporter: Reporter,
     attempting: Callable[[DialEvaluation], AbstractContextManager[None]],
 ) -> None:
-    """Measure what is missing in some sweeps that share a method spec and a training; one model serves them all.
-
-    Args:
-        attempting: Context entered for each sweep; if it handles the sweep's error, the next sweep still runs.
+    """Measure what is missing in some sweeps that share a method spec and a training; one model serves them all. The
+    next sweep still runs if `attempting`, which is entered for each, handles the error of one.
     """
     trained = Calibrated(sweeps[0])
     for sweep in sweeps:

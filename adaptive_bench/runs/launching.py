@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,14 +24,13 @@ from adaptive_bench.errors import (
     UsageError,
 )
 from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_own_process
-from adaptive_bench.jobs.launchers import LaunchRequest, PendingJob
-from adaptive_bench.jobs.pool import run_jobs
-from adaptive_bench.jobs.watchdog import Limits
-from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone, duration
+from adaptive_bench.jobs.launchers import PendingJob
+from adaptive_bench.jobs.pool import Limits, run_jobs
+from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
 from adaptive_bench.runs.forecast import Estimator, steps_left
-from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard
+from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_work import carry_out_training, train_as_worker
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
@@ -39,12 +38,64 @@ from adaptive_bench.store import lock
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import retry_command, run_command
 
+_FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 # A larger backbone keeps all cores busy by itself.
 _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
 _WORTH_S = 10.0  # shorter work is done in this process: another one takes about 5 s to load the libraries
-_LOOK_S = 10.0  # between two looks at the records
-_STEP_S = 0.5  # between two checks whether this process was asked to stop
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A part of a plan: some of its cells, each a training with all its evaluations.
+
+    The plan's order decides which, so that several commands with the same config divide it in the same way without
+    communicating. A cell may start from a training of another part: the command that needs it first trains it, and the
+    others wait for the result.
+    """
+
+    number: int = 1
+    parts: int = 1  # `2/8` has every eighth cell, from the second on
+    cells: tuple[str, ...] = ()  # names of records; if there are any, the part consists of these cells instead
+
+    @classmethod
+    def parse(cls, shard: str | None, cells: str | None) -> Shard:
+        """Read `2/8`, or names of records separated by commas.
+
+        Raises:
+            UsageError: Both are given, or one has the wrong form.
+        """
+        if shard is not None and cells is not None:
+            raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
+        if cells is not None:
+            return cls(cells=tuple(name.strip() for name in cells.split(",")))
+        if shard is None:
+            return cls()
+        found = _FORM.fullmatch(shard.strip())
+        if found is None or int(found[1]) > int(found[2]):
+            raise UsageError(f"A shard is a part of several, such as --shard 2/8 (1/8 to 8/8), got {shard!r}.")
+        return cls(int(found[1]), int(found[2]))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this part is the whole plan."""
+        return self.parts == 1 and not self.cells
+
+    def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
+        """The cells of this part, in the order of the plan."""
+        if not self.cells:
+            return plan.trainings[self.number - 1 :: self.parts]
+        known = {cell.folder.name: cell for cell in plan.trainings}
+        for name in self.cells:
+            if name not in known:
+                raise UsageError(
+                    f"A cell is named like its record, but the plan has no cell {name!r}: the name is wrong, or code, "
+                    f"data or recipe have changed since it was planned. {registry.did_you_mean(name, known)}"
+                )
+        return tuple(cell for name, cell in known.items() if name in self.cells)
+
+
+WHOLE = Shard()
 
 
 @dataclass(frozen=True)
@@ -172,10 +223,8 @@ def limits_of(config: RunConfig) -> Limits:
 
 
 def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
-    """How many processes are worth using: one for each core for a small backbone, one for a large backbone or a GPU.
-
-    Args:
-        seconds: Time that the work takes in one process.
+    """How many processes are worth using: one for each core for a small backbone, one for a large backbone or a GPU, or
+    for work that takes only some `seconds` in one process.
     """
     if seconds < _WORTH_S and not any(needs_own_process(MethodSpec.parse(text).name) for text in config.methods):
         return 1
@@ -186,11 +235,7 @@ def useful_processes(config: RunConfig, seconds: float = math.inf) -> int:
 
 
 def unfinished_work(plan: Plan, run: Path) -> list[Failure]:
-    """The work of a plan that is not done, and why, as far as the records know.
-
-    Args:
-        run: Folder of the plan's run.
-    """
+    """The work of a plan that is not done, and why, as far as the records know; `run` is the folder of its run."""
     sweeps = [one for one in plan.sweeps if one.training.finished and not one.is_complete]
     works: list[TrainingRun | DialEvaluation] = [*plan.untrained, *sweeps]
     return [_why(str(work), work.record, run) for work in works]
@@ -222,14 +267,11 @@ def carry_out(
 ) -> list[Failure]:
     """Do all work of a plan, or of a shard, that is not on disk yet, and return what was not done.
 
-    Args:
-        workers: Processes to use at once (`run_jobs`); `None` decides by the size of the backbone and the number of
-            cores.
-        estimator: Estimates how long each part will take; by default from the records alone.
+    Without a number of `workers`, `useful_processes` decides. Without an estimator, times are guesses.
     """
     limits = limits_of(plan.config)
     settle(plan)
-    jobs = jobs_left(plan, estimator or Estimator(plan.config.out), shard)
+    jobs = jobs_left(plan, estimator or Estimator(), shard)
     if not jobs:
         return []
     seconds = sum(job.seconds for job in jobs)
@@ -239,71 +281,18 @@ def carry_out(
     return failures
 
 
-def launch_request(
-    plan: Plan,
-    folder: Path,
-    reporter: Reporter,
-    workers: int | None = None,
-    estimator: Estimator | None = None,
-    shard: Shard = WHOLE,
-    resources: Path | None = None,
-) -> LaunchRequest:
-    """Wrap the arguments of `carry_out` for a launcher, which does the work here or hands it to other machines.
-
-    Args:
-        folder: Folder of the run.
-        resources: YAML file for the launcher.
-    """
-    pending = partial(cells_left, plan, shard)
-    run_here = partial(carry_out, plan, reporter, workers, estimator, shard)
-    return LaunchRequest(folder, pending, run_here, resources)
-
-
 def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:
     """The trainings of a shard with work left; each comes after the training that it starts from."""
     evaluated = {sweep.training.folder for sweep in plan.sweeps if sweep.points_left()}
     left = [one for one in shard.of(plan) if not one.finished or one.folder in evaluated]
-    # Sorting keeps the plan's order among equal depths.
-    return sorted((PendingJob(one.folder.name, _depth(one)) for one in left), key=lambda job: job.depth)
-
-
-def _depth(training: TrainingRun) -> int:
-    """How many unfinished trainings must be done before this one."""
-    return sum(not base.finished for base in training.chain[1:])
-
-
-def wait_for_others(
-    plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
-) -> None:
-    """Wait until all work of a plan is done, or until no process has worked on any of it for `quiet_s` seconds.
-
-    After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
-    charge may try it again.
-    """
-    last_s, told = now_s(), False
-    while missing := unfinished_work(plan, run):
-        pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
-        if any(map(lock.is_held, pending)):
-            last_s = now_s()
-        elif now_s() - last_s >= quiet_s:
-            reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")
-            return
-        if not told:
-            reporter.line(f"Waiting for {len(missing)} pieces of work of other processes, such as {missing[0].work}")
-            told = True
-        # In short steps, so that a request to stop is heard soon.
-        end_s = now_s() + min(_LOOK_S, quiet_s)
-        while now_s() < end_s:
-            stopping.check()
-            time.sleep(min(_STEP_S, quiet_s))
+    # By the unfinished trainings that must be done before; sorting keeps the plan's order among equal depths.
+    jobs = [PendingJob(one.folder.name, sum(not base.finished for base in one.chain[1:])) for one in left]
+    return sorted(jobs, key=lambda job: job.depth)
 
 
 @contextmanager
 def stoppable(folder: Path, config: RunConfig) -> Iterator[None]:
     """Tell a user or scheduler who stops the block how to continue.
-
-    Args:
-        folder: Folder of the run.
 
     Raises:
         Interrupted: Ctrl-C was pressed; finished work is kept.

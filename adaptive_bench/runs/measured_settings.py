@@ -47,10 +47,8 @@ _known: dict[Path | str, dict[str, Any]] = {}  # what `kept` gave, as a run is p
 def kept(file: Path, choose: Callable[[], dict[str, Any]], known_as: str | None = None) -> dict[str, Any]:
     """Read a choice from a JSON file; if there is none or it cannot be read, choose now and write the choice there.
 
-    If several processes choose at the same time, the first choice stays.
-
-    Args:
-        known_as: Name under which this process remembers it; by default the file's path, so that folders may differ.
+    If several processes choose at the same time, the first choice stays. This process remembers it by the file's path,
+    so that folders may differ, or as `known_as`.
     """
     name = known_as or file.absolute()
     if (found := _known.get(name) or _read(file)) is None:
@@ -94,11 +92,8 @@ def with_values(model: PreTrainedModel, device: torch.device) -> PreTrainedModel
 
 
 def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backward: bool = False) -> float:
-    """Median time of passes over tokens of this shape [B, S].
-
-    Args:
-        bf16: Whether matrix products are computed in bf16; weights stay in fp32.
-        backward: Whether each pass includes a backward pass, as in training.
+    """Median time of passes over tokens of this shape [B, S]: with products of matrices in bf16, though weights stay in
+    fp32, and with a backward pass, as in training.
     """
     device = next(model.parameters()).device
     ids = torch.ones(shape, dtype=torch.long, device=device)
@@ -177,9 +172,7 @@ def measured_sites(
 ) -> tuple[SiteCosts | None, bool]:
     """The costs of the sites of a run's model, read from disk or measured; `None` if no method of the run spares any.
 
-    Args:
-        measures: Whether costs that are not on disk may be measured. If not, the second value says whether they are
-            left to be measured.
+    If nothing may be measured, the second value says whether costs that are not on disk are left to be measured.
     """
     if not any(spares(MethodSpec.parse(text), config) for text in config.methods):
         return None, False

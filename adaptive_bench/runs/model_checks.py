@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from adaptive_bench.backbone import Backbone, weights
-from adaptive_bench.config import RunConfig
+from adaptive_bench.config import RunConfig, default_presets
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, explained, one_line
-from adaptive_bench.hub import raise_together
 from adaptive_bench.method import Method, config_of, method_of, training_spec
 from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.backbone_source import AGAIN, BackboneSource, empty_model, find_backbone
@@ -26,12 +25,7 @@ if TYPE_CHECKING:
 
 
 class Findings:
-    """Collects the errors and notes of checks, each text once.
-
-    Attributes:
-        errors: Problems that prevent the run.
-        notes: Facts that the user should know but that do not prevent the run.
-    """
+    """Collects the errors of checks, which prevent the run, and notes for the user, which do not; each text once."""
 
     def __init__(self) -> None:
         self.errors: list[AdaptiveBenchError] = []
@@ -43,36 +37,23 @@ class Findings:
         try:
             yield
         except AdaptiveBenchError as error:
-            self.stop(error)
-
-    def stop(self, error: AdaptiveBenchError) -> None:
-        """Add an error."""
-        error = explained(error)  # now, because the traceback still says where it was raised
-        if str(error) not in map(str, self.errors):
-            self.errors.append(error)
+            said = explained(error)  # now, because the traceback still says where it was raised
+            if str(said) not in map(str, self.errors):
+                self.errors.append(said)
 
     def note(self, text: str) -> None:
         """Add a note."""
         if text not in self.notes:
             self.notes.append(text)
 
-    def raise_errors(self) -> None:
-        """Raise the errors collected so far, if any."""
-        raise_together(self.errors)
-
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a model without reading its weights.
-
-    Attributes:
-        empty: The model with tensors that have shapes but no values.
-        unused: Names of tensors in its folder that belong neither to the decoder nor to its head.
-    """
+    """What is known of a model without reading its weights."""
 
     source: BackboneSource
-    empty: PreTrainedModel
-    unused: tuple[str, ...] = ()
+    empty: PreTrainedModel  # its tensors have shapes but no values
+    unused: tuple[str, ...] = ()  # names of tensors in its folder that belong neither to the decoder nor to its head
 
     @property
     def family(self) -> str:
@@ -109,6 +90,25 @@ def _facts(source: BackboneSource) -> ModelFacts:
         )
     is_folder = source.is_local and source.forms is None  # a GGUF file or a model of the hub is read as a whole later
     return replace(facts, unused=tuple(source.unused_tensors())) if is_folder else facts
+
+
+def preset_by_size(model: str) -> str:
+    """Name of the preset for models of this size and kind.
+
+    Raises:
+        UsageError: No preset, or more than one, is for this model by default; the user has to choose.
+        EnvironmentProblem: The model cannot be reached.
+    """
+    facts = model_facts(model)
+    meant = default_presets()
+    found = [name for name, models in meant.items() if models.fit(model, facts.family, facts.parameters)]
+    if len(found) != 1:
+        what = f"the presets {', '.join(found)} all are" if found else "no preset is"
+        raise UsageError(
+            f"Without --config a model gets a recipe by its size, but {what} for {facts}. Name one of `list configs`, "
+            f"or a file of your own, with --config (and --any-model if it is meant for others)."
+        )
+    return found[0]
 
 
 def note_weights(facts: ModelFacts, findings: Findings) -> None:
@@ -153,11 +153,6 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
         findings.note(
             f"The learning rate warms up over {train.warmup_steps} steps, but there are only {train.steps}: it never "
             f"reaches its peak. Lower train.warmup_steps."
-        )
-    if train.max_length > facts.context:
-        findings.note(
-            f"Training sequences are cut at the model's context of {facts.context} tokens (train.max_length is "
-            f"{train.max_length})."
         )
 
 
@@ -216,11 +211,7 @@ def _put_on(facts: ModelFacts, spec: MethodSpec) -> Method | None:
 
 
 def size(count: float, billions: str = "B") -> str:
-    """A count in short form, such as `3.15 M` for 3,148,224.
-
-    Args:
-        billions: Unit of a billion: `B`, or `G` for bytes.
-    """
+    """A count in short form, such as `3.15 M` for 3,148,224; a billion is `B`, or `G` of bytes."""
     for unit, name in ((1e9, billions), (1e6, "M"), (1e3, "k")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"

@@ -67,10 +67,7 @@ def find_shape(name: str) -> PretrainedConfig:
 class Projection:
     """Prices the counts of one method on another model.
 
-    Args:
-        spec: The method.
-        backbone: The other model, cut to as many layers as the measured model has.
-        depth: How many real layers of the other model each of these layers stands for.
+    The model is cut to as many layers as the measured model has, each of which stands for `depth` real layers.
     """
 
     def __init__(self, spec: MethodSpec, backbone: Backbone, depth: float) -> None:

@@ -1,26 +1,34 @@
-"""Checks a run before it starts, each check after those that it relies on, and describes what it will take."""
+"""Checks a run before it starts: model, methods, tasks, memory and disk, and test documents in its training text."""
 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from lm_eval.api.task import Task as HarnessTask
 
 from adaptive_bench.backbone import Backbone
-from adaptive_bench.config import RunConfig, default_presets
-from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.config import RunConfig
+from adaptive_bench.data.overlap import RUN, OverlapCounter, words_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, blame, message_of
+from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only
+from adaptive_bench.evaluation.generation_settings import GenerationSettings
+from adaptive_bench.evaluation.lookup import find_task
+from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.free_memory import free_on
+from adaptive_bench.hub import raise_together
 from adaptive_bench.model.adapters import adapter_parameters
-from adaptive_bench.model.tokenization import check_chat_template
-from adaptive_bench.progress import Reporter, SilentReporter, duration
+from adaptive_bench.model.tokenization import check_chat_template, conversation
+from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.forecast import Estimator, Workload, steps_left
+from adaptive_bench.runs.forecast import Estimator, Workload, asked_documents
 from adaptive_bench.runs.launching import useful_processes
-from adaptive_bench.runs.measured_settings import chosen
 from adaptive_bench.runs.model_checks import (
     Findings,
     ModelFacts,
@@ -32,36 +40,18 @@ from adaptive_bench.runs.model_checks import (
     size,
 )
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
-from adaptive_bench.runs.task_checks import check_overlap, check_task, note_idle
-from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
+from adaptive_bench.runs.training_text import draw_training
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
+from adaptive_bench.task import Task
 from adaptive_bench.training.micro_batches import VALUE_BYTES, rough_footprint, trained_bytes
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Bytes of a parameter on disk: fp32 weights; and during a training two checkpoints of weights and AdamW's two moments.
 _WEIGHT_BYTES, _RESUME_BYTES = 4, 2 * 3 * 4
-
-
-def preset_by_size(model: str) -> str:
-    """Name of the preset for models of this size and kind.
-
-    Raises:
-        UsageError: No preset, or more than one, is for this model by default; the user has to choose.
-        EnvironmentProblem: The model cannot be reached.
-    """
-    facts = model_facts(model)
-    meant = default_presets()
-    found = [name for name, models in meant.items() if models.fit(model, facts.family, facts.parameters)]
-    if len(found) != 1:
-        what = f"the presets {', '.join(found)} all are" if found else "no preset is"
-        raise UsageError(
-            f"Without --config a model gets a recipe by its size, but {what} for {facts}. Name one of `list configs`, "
-            f"or a file of your own, with --config (and --any-model if it is meant for others)."
-        )
-    return found[0]
+_LONGEST = 8  # documents whose whole prompt is built and measured
 
 
 def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> None:
@@ -125,7 +115,7 @@ def preflight(
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
-        timed: Whether to forecast how long work will take that no record tells about.
+        timed: Whether to forecast how long the work will take.
         measures: See `plan`.
 
     Raises:
@@ -143,7 +133,7 @@ def preflight(
         facts = model_facts(config.model)
         note_weights(facts, findings)
         check_recipe(config, facts, findings)
-    findings.raise_errors()  # the other checks take seconds and depend on these
+    raise_together(findings.errors)  # the other checks take seconds and depend on these
     assert facts is not None
     with findings.checking():
         whole = plan(config, reporter, measures=measures)
@@ -155,10 +145,9 @@ def preflight(
             tokenizer = load_tokenizer(facts)
             if config.chat_template:
                 check_chat_template(tokenizer)
-                if config.evaluation.enable_thinking is not None and "enable_thinking" not in tokenizer.chat_template:
-                    findings.note("enable_thinking does nothing: the model's chat template does not ask for it.")
         task.advance(1, of="tokenizer")
-        note_idle(config, findings)
+        with findings.checking():
+            check_phase(config, findings)
         traits = check_methods(config, facts, findings)
         task.advance(1, of="methods")
         for name in config.tasks:
@@ -175,31 +164,29 @@ def preflight(
         needed = disk_bytes(config.train, facts.empty, trained)
         with findings.checking():
             _check_disk(config.out, needed)
-    findings.raise_errors()
+    raise_together(findings.errors)
     assert whole is not None and tokenizer is not None
     # The most there may be: the forecast needs a number, and only then tells how few are enough for short work.
     most = jobs or useful_processes(config)
     work = Workload(config, facts.empty, tokenizer, most)
     if config.train.steps:
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
-    estimator = Estimator(config.out, work if timed else None, traits)
+    estimator = Estimator(work if timed else None, traits)
     try:
         with reporter.task("forecast", total=1) as task:
             seconds = estimator.total(whole)
             task.advance()
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
-        estimator = Estimator(config.out, None, traits)
+        estimator = Estimator(None, traits)
         seconds = estimator.total(whole)
     jobs = jobs or useful_processes(config, seconds)
     return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)
 
 
 def disk_bytes(recipe: TrainRecipe, empty: PreTrainedModel, trained: Sequence[bool]) -> int:
-    """Bytes for the final checkpoints of trainings, and for the resume checkpoints of the one in progress.
-
-    Args:
-        trained: For each training, whether it keeps adapters alone if the recipe has adapters.
+    """Bytes for the final checkpoints of trainings, and for the resume checkpoints of the one in progress; `trained`
+    says of each whether it keeps adapters alone if the recipe has adapters.
     """
     whole = sum(parameter.numel() for parameter in empty.parameters())
     learned = whole if recipe.lora is None else adapter_parameters(empty, recipe.lora)
@@ -218,88 +205,176 @@ def _check_disk(out: Path, needed: int) -> None:
         )
 
 
-def about(config: RunConfig, found: Preflight, flops_per_s: float | None = None) -> list[str]:
-    """Lines that begin with a label.
-
-    Args:
-        flops_per_s: FLOPs a second that a device sustains, to state the hours the run takes.
+def check_task(
+    name: str, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None, context: int, findings: Findings
+) -> None:
+    """Read all documents of a task, and check the longest ones against the model's context of so many tokens, unless
+    its tokenizer could not be loaded.
     """
-    plan = found.plan
-    lines = [] if found.facts is None else [f"model   {found.facts}"]
-    lines += [f"recipe  {_recipe(config)}", _levels(config, {level for one in plan.sweeps for level in one.levels})]
-    if plan.sites is not None:
-        lines.append(f"eligible: {plan.sites.described()}")
-    elif plan.sites_left:
-        lines.append("eligible: measured when the run begins, with one pass for each site (about a minute at 135 M)")
-    if found.work is None or found.estimator is None:
-        return [*lines, "left    nothing: everything is on disk"]
-    lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
-    lines += _costs(found, flops_per_s)
-    how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
-    rough = ", roughly: this machine's speed is not known" if found.estimator.work is None else ""
-    lines.append(f"time    about {duration(found.estimator.total(plan) / found.jobs)} in {how}{rough}")
-    return lines
+    task = find_task(name)
+    with quiet():
+        with _telling(f"The documents of {name!r} cannot be read", "Check the data."):
+            harness, numbers = asked_documents(task, config)
+            every = list(harness.eval_docs)
+        if not every:
+            raise EnvironmentProblem(f"The task {name!r} has no documents to be evaluated on. Check --data-dir.")
+        documents = [every[number] for number in numbers]
+        answers = [
+            answer_of(harness, document, f"document {number + 1} of {len(every)} of {name!r}")
+            for number, document in zip(numbers, documents, strict=True)
+        ]
+        _note_shots(task, harness, findings)
+        ask_only(harness, [numbers[place] for place in _longest(harness, documents, answers)])
+        _build_requests(task, harness, config, tokenizer)
+    if tokenizer is not None:
+        _check_length(task, harness, tokenizer, context, findings, skips=config.evaluation.skip_overlong)
 
 
-def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
-    """One line for each training and sweep, and one for the total."""
-    estimator = estimator or Estimator(plan.config.out)
-    rough = " (rough)" if estimator.work is None else ""
-    untrained = {training.folder for training in plan.untrained}
-    lines = []
-    works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]
-    for work in works:
-        if isinstance(work, DialEvaluation):
-            count, unit, taken_s, none = estimator.points_left(work), "dial values", estimator.sweep(work), "on disk"
+def _note_shots(task: Task, harness: HarnessTask, findings: Findings) -> None:
+    wanted = int(harness.config.num_fewshot or 0)
+    if wanted and harness.OUTPUT_TYPE == "loglikelihood_rolling":
+        findings.note(f"--num-fewshot {wanted} does nothing on {task.name}: whole texts are scored there.")
+    elif wanted and are_of_tested(harness):
+        findings.note(
+            f"Worked examples of {task.name} are drawn from its split {harness.config.test_split!r}, which is the one "
+            f"tested: no document is among its own, but all are answers to other test documents."
+        )
+
+
+def _longest(harness: HarnessTask, documents: Sequence[Any], answers: Sequence[Sequence[str]]) -> list[int]:
+    """The documents with the longest prompts, and those with the longest answers."""
+    numbers = range(len(documents))
+    by_prompt = sorted(numbers, key=lambda number: -len(str(harness.doc_to_text(documents[number]))))
+    by_answer = sorted(numbers, key=lambda number: -max(map(len, answers[number]), default=0))
+    return sorted({*by_prompt[:_LONGEST], *by_answer[:_LONGEST]})
+
+
+@contextmanager
+def _telling(what: str, mend: str) -> Iterator[None]:
+    """Report an error in a task's own code with whose fault it is."""
+    try:
+        yield
+    except AdaptiveBenchError:
+        raise
+    except Exception as error:  # a task's own code
+        blame(error, what)
+        raise EnvironmentProblem(f"{what}: {type(error).__name__}: {message_of(error)[:300]}. {mend}") from error
+
+
+def _build_requests(
+    task: Task, harness: HarnessTask, config: RunConfig, tokenizer: PreTrainedTokenizerBase | None
+) -> None:
+    how, chat = config.evaluation, None
+    if config.chat_template and tokenizer is not None:
+        chat = partial(conversation, tokenizer, enable_thinking=how.enable_thinking)
+    with _telling(f"The prompts of {task.name!r} cannot be built", "Check the data and --num-fewshot."):
+        harness.build_all_requests(
+            system_instruction=how.system_prompt,
+            apply_chat_template=chat is not None,
+            fewshot_as_multiturn=chat is not None,
+            chat_template=chat,
+        )
+
+
+def _check_length(
+    task: Task,
+    harness: HarnessTask,
+    tokenizer: PreTrainedTokenizerBase,
+    context: int,
+    findings: Findings,
+    *,
+    skips: bool,
+) -> None:
+    """Compare the requests of a task with the context: some are left out (`skips`), cut, or not possible at all."""
+
+    def count(text: str) -> int:
+        return len(tokenizer(text).input_ids)
+
+    shots = int(harness.config.num_fewshot or 0)
+    mend = f"{'Lower --num-fewshot or choose' if shots else 'Choose'} a model with a longer context"
+    left: tuple[int, int] | None = None
+    cut = 0, ""  # the longest prompt that is cut; noted at the end, because a later one may have no room at all
+    for request in harness.instances:
+        number = request.doc_id + 1
+        if request.request_type == "generate_until":
+            tokens, room = count(request.args[0]), GenerationSettings.read(request.args[1]).max_new_tokens
+            is_long = is_impossible = tokens >= context
+            is_cut = tokens + room > context
+            loss = (
+                f"leave {context - tokens} of {room} tokens for the answer: it is cut at the end of the context of "
+                f"{context} tokens."
+            )
+        elif request.request_type == "loglikelihood":
+            tokens = count("".join(request.args))
+            is_long = is_cut = tokens > context + 1  # the last token is only a label
+            is_impossible = count(request.args[1]) > context
+            loss = f"lose their beginning: the model's context has {context} tokens. {mend} to keep them whole."
         else:
-            count, unit, taken_s = steps_left(work), "steps", estimator.training(work)
-            count, none = count if work.folder in untrained else 0, "on disk" if work.steps else "nothing to train"
-        again = ", failed before" if work.record.state == "failed" else ""
-        state = f"{count} {unit} left{again}" if count else none
-        lines.append({"work": str(work), "state": state, "time": duration(taken_s) + rough if count else ""})
-    whole = duration(estimator.total(plan)) + rough
-    return [*lines, {"work": "together, one after the other", "state": "", "time": whole}]
+            continue
+        if is_long and skips:
+            left = number, tokens
+        elif is_impossible:
+            raise UsageError(
+                f"A text must fit the context of {context} tokens with room for an answer, but with {shots} worked "
+                f"examples document {number} of {task.name!r} has {tokens}. {mend}, or leave such documents out with "
+                f"--skip-overlong."
+            )
+        elif is_cut:
+            cut = max(cut, (tokens, loss))
+    if left:
+        findings.note(
+            f"Documents of {task.name} that are too long for the context of {context} tokens, such as document "
+            f"{left[0]} with {left[1]}, are left out for every method alike; the table will say how many."
+        )
+    if cut[0]:
+        findings.note(f"The longest prompts of {task.name} ({cut[0]} tokens with {shots} worked examples) {cut[1]}")
 
 
-def _costs(found: Preflight, flops_per_s: float | None) -> list[str]:
-    """The FLOPs of the work that is left, and the hours that they take at so many a second."""
-    assert found.work is not None and found.estimator is not None
-    work, batch_size = found.work, found.work.config.train.batch_size
-    left = [(training.spec, count) for training in found.plan.untrained if (count := steps_left(training))]
-    steps = sum(count for _, count in left)
-    dial_values: Counter[str] = Counter()
-    for sweep in found.plan.sweeps:
-        dial_values[sweep.task] += found.estimator.points_left(sweep)
-    training = sum(count * batch_size * work.training_flops(spec) for spec, count in left)
-    evaluation = sum(
-        count * (work.asked(task).reading + work.asked(task).writing) for task, count in dial_values.items()
-    )
-    lines = [
-        f"FLOPs   training about {training:.1e}: {len(left)} trainings, {steps:,} steps, about "
-        f"{size(steps * batch_size * work.tokens)} tokens",
-        f"        evaluation about {evaluation:.1e}: {dial_values.total():,} dial values, priced as dense",
-    ]
-    if flops_per_s is None:
-        return [*lines, "hours   say what a device sustains, for example --flops 4e14"]
-    hours = [flops / flops_per_s / 3600 for flops in (training + evaluation, training, evaluation)]
-    said = "{:.3g} of a device at {:.3g} FLOP/s: training about {:.3g}, evaluation about {:.3g}"
-    return [*lines, f"hours   {said.format(hours[0], flops_per_s, *hours[1:])}"]
+def check_phase(config: RunConfig, findings: Findings) -> None:
+    """Note tasks without a table in the phase that methods are matched in, and refuse a run of such tasks alone."""
+    tasks = [find_task(name) for name in config.tasks]
+    scored = ", ".join(task.name for task in tasks if task.kind == "loglikelihood")
+    if config.match_phase != "decode" or not scored:
+        return
+    if all(task.kind == "loglikelihood" for task in tasks):
+        raise UsageError(
+            f"--phase decode matches methods on tokens that are fed one by one, got only {scored}, where no token is. "
+            f"Leave --phase out, or add a task that writes."
+        )
+    findings.note(f"With --phase decode {scored} has no table: no token is fed one by one there.")
 
 
-def _levels(config: RunConfig, levels: Iterable[float]) -> str:
-    known, target = ", ".join(f"{100 * level:.3g} %" for level in sorted(levels)), config.train.target
-    trained = "each trained for" if target is None else f"trained for {100 * target:.3g} %"
-    return f"levels  {known} saved ({config.match_on}), {trained if config.train.steps else 'as it is'}"
+def check_overlap(config: RunConfig, findings: Findings) -> None:
+    """Note for each task how many of its test documents stand in the training text of any seed, by the rule of
+    `data.overlap`.
+    """
+    if not config.train.steps:
+        return
+    asked: dict[str, OverlapCounter] = {}
+    with quiet():
+        for task in map(find_task, config.tasks):
+            harness, numbers = asked_documents(task, config)
+            every = harness.eval_docs
+            asked[task.name] = OverlapCounter([_asked(harness, every[number]) for number in numbers])
+    seen: set[int] = set()  # hashes of examples, because seeds draw many of the same ones
+    for seed in config.seeds:
+        for one in draw_training(config, seed, SilentReporter()):
+            if (known := hash(one)) not in seen:
+                seen.add(known)
+                words = words_of(one.prompt + one.completion)
+                for standing in asked.values():
+                    standing.look(one.prompt.strip() or one.completion, words)
+    for name, standing in asked.items():
+        if found := standing.found:
+            count = len(standing)
+            findings.note(
+                f"{found} of {count} test documents of {name} ({found / count:.1%}) stand in the training text, by "
+                f"{RUN} words in a row (docs/data.md): what they score may be remembered."
+            )
 
 
-def _recipe(config: RunConfig) -> str:
-    train = config.train
-    name = config.preset or "of the config"
-    if not train.steps:
-        return f"{name}: nothing is trained"
-    precision = chosen(config) if train.precision == "auto" else train.precision
-    own = "".join(f", {method} {rate:g}" for method, rate in train.method_learning_rates.items())
-    return (
-        f"{name}: {train.steps} steps of {train.batch_size} sequences, rate {train.learning_rate:g}{own}, "
-        f"length {train.max_length}, {precision}{f', LoRA of rank {train.lora.rank}' if train.lora else ''}"
-    )
+def _asked(harness: HarnessTask, document: Any) -> str:
+    text = harness.doc_to_text(document)
+    if isinstance(text, int):  # the choices are questions with a common end, and `text` is the place of the right one
+        return f"{harness.doc_to_choice(document)[text]} {harness.doc_to_target(document)}"
+    return (text.strip() if isinstance(text, str) else "") or str(harness.doc_to_target(document)).strip()

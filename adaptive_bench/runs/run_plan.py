@@ -1,32 +1,33 @@
-"""Works out the plan of a run: its trainings and sweeps, and where each is on disk."""
+"""Works out the plan of a run: its levels, trainings and sweeps, and where each is on disk."""
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+from adaptive_bench import registry
+from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import UsageError, one_line
+from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
-from adaptive_bench.method import config_of, method_class, starting_spec, takes_target, training_spec
+from adaptive_bench.method import (
+    DEFAULT_TARGET,
+    config_of,
+    method_class,
+    starting_spec,
+    takes_target,
+    training_spec,
+    why_not_shuffled,
+)
 from adaptive_bench.model.interventions import SiteCosts
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.registry import did_you_mean
-from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.recipe import FlopAxis
+from adaptive_bench.runs.backbone_source import empty_model, find_backbone
 from adaptive_bench.runs.measured_settings import key_entry, measured_sites, with_precision
 from adaptive_bench.runs.projection import find_shape
-from adaptive_bench.runs.training_targets import (
-    SHUFFLED,
-    Goal,
-    goals_of,
-    has_control,
-    levels_of,
-    rate_of,
-    target_axis,
-)
 from adaptive_bench.runs.training_text import (
     asked_since,
     draw_calibration,
@@ -39,28 +40,25 @@ from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, with_cur
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import examples_fingerprint, key_of
-from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
-from adaptive_bench.store.records import SCHEMA, Record
+from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.task import DocumentSplit, Task
-from adaptive_bench.validation import each_once, parts_of
 
-_FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
+_PERCENT = 15  # per cent of the layers that `levels: auto` comes nearest to
+# Raise it when shuffled decisions give other outputs (`engine.shuffling`) or are measured at other points.
+VERSION = 2
+# What the key of a shuffled evaluation has in addition to the key of the method's own evaluation.
+SHUFFLED: Mapping[str, Any] = {"variant": "shuffled", "shuffled": VERSION}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run consists of, in the order in which it is carried out.
-
-    Attributes:
-        sites: Costs of the model's sites; `None` if they are not measured or not needed.
-        sites_left: Whether the costs still have to be measured.
-    """
+    """Everything a run consists of, in the order in which it is carried out."""
 
     config: RunConfig
     trainings: tuple[TrainingRun, ...]
     sweeps: tuple[DialEvaluation, ...]
-    sites: SiteCosts | None = None
-    sites_left: bool = False
+    sites: SiteCosts | None = None  # costs of the model's sites, if they are needed and measured
+    sites_left: bool = False  # whether they still have to be measured
 
     @property
     def untrained(self) -> list[TrainingRun]:
@@ -153,13 +151,7 @@ def _sweeps(
     splits: Iterable[DocumentSplit],
     contents: Mapping[Task, Mapping[str, Any]],
 ) -> list[DialEvaluation]:
-    """The sweeps of one spec on one training.
-
-    Args:
-        levels: Savings at which the training is judged.
-        splits: Which documents are asked.
-        contents: For each task, what its sweep of test documents depends on.
-    """
+    """The sweeps of one spec on one training; `contents` is what the sweep of each task's test documents depends on."""
     sweeps = []
     for task, of_test in contents.items():
         # The argument of a task may be a path, and the name becomes that of a folder.
@@ -180,10 +172,6 @@ def _sweeps(
 
 def without_groups(config: RunConfig) -> RunConfig:
     """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks."""
-    if not isinstance(config, RunConfig):
-        raise UsageError(
-            f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
-        )
     config = with_precision(config)
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})
@@ -199,11 +187,8 @@ def _trainings(
 ) -> list[tuple[TrainingRun, tuple[float, ...]]]:
     """The trainings of a spec, each with the levels it is judged at: one for each target if the spec takes targets.
 
-    They are added to `known`, after the training that they start from.
-
-    Args:
-        shared: What every training of the seed depends on.
-        pricing: Digest of the text on which targets are turned into schedules.
+    They depend on what is `shared` by all trainings of the seed, and if they have targets on the digest of the text for
+    `pricing` them. They are added to `known`, after the training that they start from.
     """
     method_type = method_class(spec)
     # What a method cannot do is not in its key, so that it is trained once for runs with and without it.
@@ -219,8 +204,13 @@ def _trainings(
     start = starting_spec(spec)
     base = None
     if start is not None:
-        # Exactly one, since no method that another starts from takes a target.
-        ((base, _),) = _trainings(config, start, shared, levels, pricing, known)
+        bases = _trainings(config, start, shared, levels, pricing, known)
+        if len(bases) > 1:
+            raise PluginFault(
+                f"A training starts from one other training, but starts_from of {spec} gives {start}, which is trained "
+                f"{len(bases)} times, for each level anew. Correct the method, or give one level."
+            )
+        base = bases[0][0]
         content["base"] = base.folder.name
     aims = bool(recipe["steps"]) and takes_target(spec)
     goals = goals_of(config, levels) if aims else (Goal(None, levels),)
@@ -234,123 +224,76 @@ def _trainings(
     return trainings
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A part of a plan: some of its cells, each a training with all its evaluations.
+class Goal(NamedTuple):
+    """What one training is for: the saving that it moves towards, if any, and the levels at which it is judged."""
 
-    The plan's order decides which, so that several commands with the same config divide it in the same way without
-    communicating. A cell may start from a training of another part: the command that needs it first trains it, and the
-    others wait for the result.
+    saving: float | None
+    levels: tuple[float, ...]
 
-    Attributes:
-        number, parts: `2/8` has every eighth cell, from the second on.
-        cells: Names of records; if there are any, the part consists of these cells instead.
+
+def auto_level(layers: int) -> float:
+    """The share of a model's layers, a whole number of them, that is nearest to 15 %; the smaller one of a tie."""
+    nearest = math.ceil(_PERCENT * layers / 100 - 0.5)  # rounds halves down, unlike `round`
+    return max(1, nearest) / layers
+
+
+def levels_of(config: RunConfig) -> tuple[float, ...]:
+    """The levels of a run, in ascending order."""
+    if config.levels is not None:
+        return config.levels
+    if config.match_on not in ("layers", "tokens"):
+        return (_PERCENT / 100,)
+    return (auto_level(Backbone(empty_model(find_backbone(config.model))).num_layers),)
+
+
+def target_axis(config: RunConfig) -> FlopAxis:
+    """The axis that targets of a run are a share of: the axis the run is matched on, but net FLOPs for bytes, and
+    tokens for what a dial claims.
     """
-
-    number: int = 1
-    parts: int = 1
-    cells: tuple[str, ...] = ()
-
-    @classmethod
-    def parse(cls, shard: str | None, cells: str | None) -> Shard:
-        """Read `2/8`, or names of records separated by commas.
-
-        Raises:
-            UsageError: Both are given, or one has the wrong form.
-        """
-        if shard is not None and cells is not None:
-            raise UsageError("A command does a shard or named cells, got --shard and --cell. Leave one of them out.")
-        if cells is not None:
-            try:
-                named = each_once(parts_of(cells))
-            except ValueError as error:
-                raise UsageError(f"--cell is wrong: {error}, got {one_line(cells, 100)}.") from None
-            if not named:  # an empty tuple would stand for every cell
-                raise UsageError(f"--cell names at least one cell, got {cells!r}. Give one, or leave it out.")
-            return cls(cells=named)
-        if shard is None:
-            return cls()
-        found = _FORM.fullmatch(shard.strip())
-        if found is None or int(found[1]) > int(found[2]):
-            raise UsageError(f"A shard is a part of several, such as --shard 2/8 (1/8 to 8/8), got {shard!r}.")
-        return cls(int(found[1]), int(found[2]))
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether this part is the whole plan."""
-        return self.parts == 1 and not self.cells
-
-    def of(self, plan: Plan) -> tuple[TrainingRun, ...]:
-        """The cells of this part, in the order of the plan."""
-        if not self.cells:
-            return plan.trainings[self.number - 1 :: self.parts]
-        known = {cell.folder.name: cell for cell in plan.trainings}
-        for name in self.cells:
-            if name not in known:
-                raise UsageError(
-                    f"A cell is named like its record, but the plan has no cell {name!r}: the name is wrong, or code, "
-                    f"data or recipe have changed since it was planned. {did_you_mean(name, known)}"
-                )
-        return tuple(cell for name, cell in known.items() if name in self.cells)
+    priced: dict[str, FlopAxis] = {"bytes": "net", "claimed": "tokens"}
+    return priced.get(config.match_on) or cast(FlopAxis, config.match_on)
 
 
-WHOLE = Shard()
+def rate_of(spec: MethodSpec, rates: Mapping[str, float]) -> float | None:
+    """Learning rate of the parameters that a spec adds, or `None` for the rate of the run.
+
+    The spec's own rate comes first, then that of its parameters in `bench` semantics, then that of its method's name.
+    """
+    given = {MethodSpec.parse(text): rate for text, rate in rates.items()}
+    # A rate by name alone is none of these, because it holds for every spec of the method.
+    of_specs = {training_spec(one): rate for one, rate in given.items() if str(one) != one.name}
+    return of_specs.get(spec, of_specs.get(MethodSpec(spec.name, spec.params), rates.get(spec.name)))
 
 
-def manifest_of(whole: Plan) -> Manifest:
-    """The list of a plan's records, with the measured points of finished evaluations."""
-    trainings = (
-        TrainingEntry(
-            record=training.folder.name,
-            method=str(training.spec),
-            seed=training.seed,
-            target=training.target,
-            only_target=training.has_single_target,
-            base=None if training.base is None else training.base.folder.name,
-        )
-        for training in whole.trainings
-    )
-    evaluations = (
-        EvaluationEntry(
-            record=f"{sweep.training.folder.name}/eval/{sweep.folder.name}",
-            method=str(sweep.spec),
-            task=sweep.task,
-            split=sweep.split,
-            metric=sweep.metric,
-            levels=tuple(sweep.levels),
-            variant=sweep.variant,
-            asked=tuple(sorted(sweep.finished() or ())),
-        )
-        for sweep in whole.sweeps
-    )
-    return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
+def goals_of(config: RunConfig, levels: tuple[float, ...]) -> tuple[Goal, ...]:
+    """The goals of every method that trains towards a saving, one training for each.
+
+    There is one goal for each level above 0, judged at that level; levels of 0 are judged with the first goal. With a
+    target, or without a level above 0, there is one goal for all levels.
+    """
+    target = config.train.target
+    saving = [level for level in levels if level > 0]
+    if target is not None or not saving:
+        return (Goal(DEFAULT_TARGET if target is None else target, levels),)
+    nothing = tuple(level for level in levels if level <= 0)
+    return tuple(Goal(level, (level,) if number else (*nothing, level)) for number, level in enumerate(saving))
 
 
-def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
-    """The plan that a manifest describes. Contents of keys are read from the records; nothing is worked out again."""
-    config = without_groups(config)
-    records = config.out / "records"  # of the folder that holds the run, or that the caller chose
-    trainings: dict[str, TrainingRun] = {}
-    for one in manifest.trainings:
-        content = Record(records / one.record).read("config") or {}
-        base = None if one.base is None else trainings.get(one.base)  # listed before
-        spec, folder = MethodSpec.parse(one.method), records / one.record
-        trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
-    sweeps: dict[tuple[str, ...], DialEvaluation] = {}  # each control after the sweep of its method
-    for each in manifest.evaluations:
-        folder, place = records / each.record, (each.method, each.task, each.training, each.split)
-        sweeps[*place, each.variant] = DialEvaluation(
-            spec=MethodSpec.parse(each.method),
-            task=each.task,
-            metric=each.metric,
-            levels=each.levels,
-            training=trainings[each.training],
-            config=config,
-            content=Record(folder).read("config") or {},
-            folder=folder,
-            split=each.split,
-            variant=each.variant,
-            own=sweeps.get((*place, "")) if each.variant else None,
-        )
-    known = with_curves(config, list(sweeps.values()), reporter or SilentReporter())
-    return Plan(config, tuple(trainings.values()), tuple(known))
+def has_control(spec: MethodSpec, config: RunConfig) -> bool:
+    """Whether a run measures the shuffled-decisions control of a spec."""
+    return config.shuffled and method_class(spec).adapts and why_not_shuffled(spec) is None
+
+
+def without_control(config: RunConfig) -> list[str]:
+    """One sentence for each method of a run whose shuffled-decisions control was asked for but is not possible.
+
+    Methods that treat all tokens alike need no control.
+    """
+    specs = map(MethodSpec.parse, config.methods if config.shuffled else ())
+    here = registry.names("methods")  # methods that are not registered here are passed over
+    return [
+        f"{spec} has no control of shuffled decisions: a token can have another token's decisions where each is "
+        f"decided for itself, but {why}."
+        for spec in specs
+        if spec.name in here and method_class(spec).adapts and (why := why_not_shuffled(spec))
+    ]

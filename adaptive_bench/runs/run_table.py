@@ -12,8 +12,7 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class
 from adaptive_bench.runs.projection import projected
-from adaptive_bench.runs.run_plan import Plan
-from adaptive_bench.runs.training_targets import target_axis, without_control
+from adaptive_bench.runs.run_plan import Plan, target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.source import code_digest, code_of
@@ -49,11 +48,7 @@ def _check_same_documents(
 
 
 def conditions(sweep: DialEvaluation, evaluation: Evaluation) -> Conditions:
-    """The conditions of a sweep's rows, by which tables tell them from rows of other runs.
-
-    Args:
-        evaluation: Any evaluation of the sweep.
-    """
+    """The conditions of a sweep's rows, by any evaluation of it; they tell the rows from those of other runs."""
     data, version = evaluation.data, evaluation.data["task_version"]
     definition = sweep.content.get("task_code")  # the part of the sweep's key that `training_text.task_inputs` makes
     return Conditions(
@@ -124,12 +119,7 @@ def with_projections(sweep: DialEvaluation) -> tuple[Points, list[str]]:
 
 
 def sweep_of(work: DialEvaluation, points: Points, shown: int = 0) -> MeasuredSweep:
-    """One sweep in plain values.
-
-    Args:
-        points: The sweep's points, with their projections.
-        shown: Documents of each point whose texts are wanted.
-    """
+    """One sweep in plain values, with the texts of `shown` documents of each of its points."""
     metrics, measured = find_task(work.task).metrics, list[MeasuredPoint]()
     for asked, one in points.items():
         samples = work.record.samples(asked)
@@ -190,17 +180,11 @@ def _logged(work: TrainingRun) -> MeasuredTraining:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The table of a run, computed from its records.
-
-    Attributes:
-        rows: Rows of everything that is measured.
-        warnings: What readers of the rows should know.
-        answers: Plain values for `answers.json`: `tables.outcome.answers_of` each finished sweep of test documents.
-    """
+    """The table of a run, computed from its records."""
 
     rows: list[Row]
     warnings: list[str]
-    answers: dict[str, Any]
+    answers: dict[str, Any]  # for `answers.json`: `tables.outcome.answers_of` each finished sweep of test documents
 
 
 def outcome_of(whole: Plan) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import Failure
-from adaptive_bench.jobs.launchers import LaunchResult
+from adaptive_bench.jobs.launchers import LaunchRequest, LaunchResult
 from adaptive_bench.jobs.worker import StdoutForwarder, check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.launching import launch_request, stoppable, unfinished_work, wait_for_others, work_as_worker
+from adaptive_bench.runs import launching
+from adaptive_bench.runs.launching import WHOLE, Shard
 from adaptive_bench.runs.run_checks import Preflight, preflight
-from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
+from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
-from adaptive_bench.runs.trained import run_folder, write_beginning
+from adaptive_bench.runs.trained import manifest_of, plan_of, run_folder, write_beginning
 from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
 from adaptive_bench.store.keys import canonical, run_key
@@ -67,17 +69,15 @@ def run(
     launcher: str = "local",
     resources: Path | None = None,
     table_only: bool = False,
-    wait_s: float | None = None,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
-        shard: The part to do; the command that finishes the last part writes the table.
+        shard: The part to do; the command that finishes the last part writes the table, without what failed.
         launcher: Name of the launcher that does the work, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Compute nothing, and write the table of what is on disk with missing work as failures.
-        wait_s: With `table_only`: wait until other processes have done all work, or none has worked for this long.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -89,7 +89,7 @@ def run(
     config, reporter = without_groups(config), reporter or SilentReporter()
     world, folder, start_s = processes.world(), run_folder(config), time.perf_counter()
     if not world.is_main_process:
-        work_as_worker()
+        launching.work_as_worker()
         return RunOutcome([], folder, [], [], is_main_process=False)
     with ExitStack() as stack:
         # After an error as well: the other processes wait for jobs until they are told that there are none.
@@ -101,7 +101,7 @@ def run(
         jobs = jobs if world.is_single else 1  # torchrun's processes do each job together
         if table_only:
             # A run's manifest, if there is one, needs neither model nor data.
-            listed = manifest.read(folder) if wait_s is None else None
+            listed = manifest.read(folder)
             known = Preflight(plan(config, reporter) if listed is None else plan_of(config, listed, reporter))
         else:
             known = preflight(config, reporter, jobs, timed=shard.is_whole)
@@ -112,24 +112,30 @@ def run(
         write_beginning(folder, config, computes=not table_only)
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
             manifest_of(known.plan).write(folder)
-        with stoppable(folder, config):
-            if table_only and wait_s is not None:
-                wait_for_others(known.plan, folder, reporter, wait_s)
-            request = launch_request(known.plan, folder, reporter, jobs, known.estimator, shard, resources)
-            launched = LaunchResult(unfinished_work(known.plan, folder)) if table_only else launch_with(request)
+        with launching.stoppable(folder, config):
+            if table_only:
+                launched = LaunchResult(launching.unfinished_work(known.plan, folder))
+            else:
+                pending = partial(launching.cells_left, known.plan, shard)
+                run_here = partial(launching.carry_out, known.plan, reporter, jobs, known.estimator, shard)
+                launched = launch_with(LaunchRequest(folder, pending, run_here, resources))
         failures, elsewhere = list(launched.failures), launched.submitted
-        if not (elsewhere or table_only or shard.is_whole) and (left := unfinished_work(known.plan, folder)):
-            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-            elsewhere = f"Left to other jobs of the run: {left[0].work}{more}."
+        lacking = list(failures)  # in the table; of a shard also what failed in others
+        if not (elsewhere or table_only or shard.is_whole):
+            own = {failure.work for failure in failures}
+            lacking += [one for one in launching.unfinished_work(known.plan, folder) if one.work not in own]
+            if left := [one.work for one in lacking if not one.was_tried]:
+                more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+                elsewhere = f"Left to other jobs of the run: {left[0]}{more}."
         if elsewhere:
             return RunOutcome([], folder, [], failures, elsewhere)  # the notes were told at the start
         # Records of a finished run may have been removed since: its table then says more than a new one would.
-        if not failures or not _holds_finished_table(folder):
-            rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
+        if not lacking or not _holds_finished_table(folder):
+            rows, warnings = write_table(known.plan, folder, lacking, notes, start_s)
             return RunOutcome(rows, folder, warnings, failures)
         kept = (
-            f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
-            f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
+            f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(lacking)} "
+            f"piece(s) of work are missing by now, the first: {lacking[0].work}. The table stays as it is."
         )
         if table_only:
             raise EnvironmentProblem(
@@ -163,15 +169,8 @@ def notes_on(rows: Sequence[Mapping[str, Any]], config: RunConfig) -> list[str]:
 def write_table(
     whole: Plan, folder: Path, failures: Sequence[Failure], notes: Sequence[str], start_s: float
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Match the measured points and write the table.
-
-    Args:
-        failures: Work that the table lacks.
-        notes: Notes from before the run.
-        start_s: When the run began, by `time.perf_counter`.
-
-    Returns:
-        The rows, and what a reader should know about them.
+    """Match the measured points and write the table, which lacks what has failed; returns the rows, and what a reader
+    should know about them.
     """
     config = whole.config
     found = outcome_of(whole)

@@ -1,4 +1,4 @@
-"""Names and begins the folder of a run, and finds the configuration, records and trained models in it."""
+"""Names and begins the folder of a run, lists its records, and finds its configuration and trained models."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from adaptive_bench import registry
 from adaptive_bench.config import RunConfig, load_config
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import takes_target
-from adaptive_bench.runs.run_plan import Plan, plan_of
+from adaptive_bench.progress import Reporter, SilentReporter
+from adaptive_bench.runs.run_plan import Plan, without_groups
 from adaptive_bench.runs.run_table import model_name
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, with_curves
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic, manifest
+from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import run_key
-from adaptive_bench.store.manifest import find_trained
-from adaptive_bench.store.records import CHECKPOINT, SCHEMA
+from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, find_trained, of_run
+from adaptive_bench.store.records import CHECKPOINT, SCHEMA, Record
 from adaptive_bench.store.runs import BEGUN, KEY_DIGITS, check_run, config_in, is_run, run_command
 
 if TYPE_CHECKING:
@@ -65,10 +67,8 @@ def run_name(config: RunConfig) -> str:
 def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -> None:
     """Write a run's config, the time it began, and what its command needs besides.
 
-    A run that continues with the same command and plugins keeps the time it first began.
-
-    Args:
-        computes: Whether anything is computed; if not, an existing `command.json` stays as it is.
+    A run that continues with the same command and plugins keeps the time it first began. One that computes nothing
+    leaves an existing `command.json` as it is.
     """
     atomic.update_text(folder / BEGUN, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
@@ -93,12 +93,7 @@ def quantized_as(folder: Path) -> str:
 
 
 def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -> None:
-    """Refuse a model that has no calibration because its run evaluated it with quantized weights.
-
-    Args:
-        model: The model as it was trained.
-        stored: Names of the calibrations beside its weights.
-    """
+    """Refuse a model as it was trained, without `stored` calibrations, because its run evaluated quantized weights."""
     form = quantized_as(folder)
     if form != "none" and not stored and model.needs_calibration:
         raise UsageError(
@@ -110,20 +105,76 @@ def check_has_dials(folder: Path, model: AdaptiveModel, stored: Sequence[str]) -
 
 def work_of(folder: Path) -> Plan:
     """The plan of a run, read from its manifest, so that neither its model nor its data are needed."""
-    return plan_of(config_of(folder), manifest.of_run(folder))
+    return plan_of(config_of(folder), of_run(folder))
 
 
 def find_model(folder: Path, method: str | None, asked: str = "--method") -> tuple[Path, dict[str, Any]]:
     """The folder of a saved model, and what its method spares, as arguments of `AdaptiveModel.from_pretrained`.
 
     The folder is the given one, or for a run the checkpoint of a method's first seed. A model that was saved alone
-    stores itself what it spares.
-
-    Args:
-        asked: The option that names the method, for messages.
+    stores itself what it spares. In messages, `asked` is the option that names the method.
     """
     if not is_run(folder):
         nested = folder / CHECKPOINT
         return (nested if nested.is_dir() else folder), {}
     checkpoint, _, spared = find_trained(folder, method, asked=asked)
     return checkpoint, spared
+
+
+def manifest_of(whole: Plan) -> Manifest:
+    """The list of a plan's records, with the measured points of finished evaluations."""
+    trainings = (
+        TrainingEntry(
+            record=training.folder.name,
+            method=str(training.spec),
+            seed=training.seed,
+            target=training.target,
+            only_target=training.has_single_target,
+            base=None if training.base is None else training.base.folder.name,
+        )
+        for training in whole.trainings
+    )
+    evaluations = (
+        EvaluationEntry(
+            record=f"{sweep.training.folder.name}/eval/{sweep.folder.name}",
+            method=str(sweep.spec),
+            task=sweep.task,
+            split=sweep.split,
+            metric=sweep.metric,
+            levels=tuple(sweep.levels),
+            variant=sweep.variant,
+            asked=tuple(sorted(sweep.finished() or ())),
+        )
+        for sweep in whole.sweeps
+    )
+    return Manifest(whole.config.out, tuple(trainings), tuple(evaluations))
+
+
+def plan_of(config: RunConfig, manifest: Manifest, reporter: Reporter | None = None) -> Plan:
+    """The plan that a manifest describes. Contents of keys are read from the records; nothing is worked out again."""
+    config = without_groups(config)
+    records = config.out / "records"  # of the folder that holds the run, or that the caller chose
+    trainings: dict[str, TrainingRun] = {}
+    for one in manifest.trainings:
+        content = Record(records / one.record).read("config") or {}
+        base = None if one.base is None else trainings.get(one.base)  # listed before
+        spec, folder = MethodSpec.parse(one.method), records / one.record
+        trainings[one.record] = TrainingRun(spec, one.seed, content, folder, base, one.target, one.only_target)
+    sweeps: dict[tuple[str, ...], DialEvaluation] = {}  # each control after the sweep of its method
+    for each in manifest.evaluations:
+        folder, place = records / each.record, (each.method, each.task, each.training, each.split)
+        sweeps[*place, each.variant] = DialEvaluation(
+            spec=MethodSpec.parse(each.method),
+            task=each.task,
+            metric=each.metric,
+            levels=each.levels,
+            training=trainings[each.training],
+            config=config,
+            content=Record(folder).read("config") or {},
+            folder=folder,
+            split=each.split,
+            variant=each.variant,
+            own=sweeps.get((*place, "")) if each.variant else None,
+        )
+    known = with_curves(config, list(sweeps.values()), reporter or SilentReporter())
+    return Plan(config, tuple(trainings.values()), tuple(known))

@@ -147,11 +147,7 @@ def asked_since(task: Task, limit: int | None, num_fewshot: int | None) -> dict[
 
 
 def check_inputs(task_name: str, data_dir: Path | None, planned: dict[str, Any]) -> None:
-    """Refuse answers to a task that changed while it was asked.
-
-    Args:
-        planned: What the sweep was planned with (`DialEvaluation.content`).
-    """
+    """Refuse answers to a task that is no longer as it was planned (`DialEvaluation.content`)."""
     task = find_task(task_name)
     now = task_inputs(task, data_dir)
     if changed := [name for name, value in now.items() if planned[name] != value]:

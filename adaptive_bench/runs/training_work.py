@@ -50,14 +50,6 @@ def backbone_of(training: TrainingRun, config: RunConfig) -> BackboneSource:
     return planned_backbone(config.model, training.content["backbone"])
 
 
-def pretrained_of(training: TrainingRun, config: RunConfig) -> Pretrained | None:
-    """The pretrained model that adapters are stored for; `None` if the whole model is stored."""
-    if config.train.lora is None or training.base is not None:
-        return None
-    source = backbone_of(training, config)
-    return Pretrained.at(source.location, source.revision)
-
-
 class RecordedReporter(Reporter):
     """Adds what the work is about to every line and task it passes on, and keeps the lines in the record's log.
 
@@ -116,14 +108,6 @@ def _environments(record: Record, device: torch.device) -> dict[str, Any]:
     return about | ({"before": before} if before else {})
 
 
-def curves_of(training: TrainingRun, config: RunConfig) -> Tracking:
-    """The trackers that show the curves of a training."""
-    about: dict[str, str | int | float] = {"method": str(training.spec), "seed": training.seed}
-    about |= {"model": config.model, "record": training.folder.name}
-    title = f"{training.spec}{training.about_target}, seed {training.seed}"
-    return Tracking(config.track, training.folder.name, title, config.out / "tracking", about)
-
-
 def set_target(
     model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokenizer: Any, reporter: Reporter
 ) -> None:
@@ -161,9 +145,9 @@ def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Repor
             if training.target is not None:
                 set_target(model, training, config, tokenizer, said)
             # Other processes build the model themselves, but have not priced the target nor measured on its text.
-            with processes.world().broadcast_job(
-                "train", training, config, model.method.target_of_all, _prepared(model)
-            ):
+            buffers = model.method.named_buffers() if model.method.prepares_training else ()
+            prepared = {name: value.cpu() for name, value in buffers}
+            with processes.world().broadcast_job("train", training, config, model.method.target_of_all, prepared):
                 _fit(model, training, config, tokenizer, said)
 
 
@@ -172,6 +156,11 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
     planned = {"precision": training.content["recipe"]["precision"]} if training.steps else {"steps": 0}
     drawn = draw_training(config, training.seed, SilentReporter()) if training.steps else []
     text = as_planned(drawn, training.content["data"]["sha256"]) if training.steps else []
+    name, title = training.folder.name, f"{training.spec}{training.about_target}, seed {training.seed}"
+    about: dict[str, str | int | float] = {"method": str(training.spec), "seed": training.seed}
+    about |= {"model": config.model, "record": name}
+    of_adapters = config.train.lora is not None and training.base is None  # else the whole model is stored
+    source = backbone_of(training, config) if of_adapters else None
     train(
         model,
         text,
@@ -181,15 +170,10 @@ def _fit(model: AdaptiveModel, training: TrainingRun, config: RunConfig, tokeniz
         seed=training.seed,
         folder=training.folder,
         reporter=reporter,
-        curves=curves_of(training, config),
-        pretrained=pretrained_of(training, config),
+        curves=Tracking(config.track, name, title, config.out / "tracking", about),
+        pretrained=None if source is None else Pretrained.at(source.location, source.revision),
         chat_template=config.chat_template,
     )
-
-
-def _prepared(model: AdaptiveModel) -> dict[str, Tensor]:
-    """What a method measured before its training: its buffers."""
-    return {name: value.cpu() for name, value in model.method.named_buffers()} if model.method.prepares_training else {}
 
 
 def train_as_worker(training: TrainingRun, config: RunConfig, target: float, prepared: dict[str, Tensor]) -> None:

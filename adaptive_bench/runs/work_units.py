@@ -18,7 +18,7 @@ from adaptive_bench.store import timings
 from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
-from adaptive_bench.store.timings import TimeCurve, TimeCurves
+from adaptive_bench.store.timings import TimeCurve
 from adaptive_bench.task import DocumentSplit
 
 _VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it
@@ -131,9 +131,8 @@ class DialEvaluation:
         """Measure points until the levels are matched; a control is measured where its method was.
 
         Args:
-            measure: Evaluates the task at a requested share of saved tokens.
+            measure: Evaluates the task at a requested share of saved tokens, of which `end` is the largest.
             probe: Measures the saving on held-out text at such a share, by axis; empty without such text.
-            end: Largest share of saved tokens.
 
         Returns:
             The points by requested share; `None` for a control whose method is not finished.
@@ -192,10 +191,7 @@ class DialEvaluation:
 
     def points_left(self, end: float = 1.0) -> int:
         """Number of points that are likely to be left, two for each level above 0; at least 1 unless the sweep is
-        finished.
-
-        Args:
-            end: Largest share of saved tokens, used if the record does not know it yet.
+        finished. `end` is the largest share of saved tokens if the record does not know it yet.
         """
         if self.is_complete:
             return 0
@@ -216,14 +212,6 @@ def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: R
     model = next((one.training.content["backbone"] for one in sweeps if "backbone" in one.training.content), None)
     if model is None or config.evaluation.quantize != "none":  # timings are made with the weights as they were trained
         return list(sweeps)
-    curves = _curves(config, model, sweeps, reporter)
-    return [
-        replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
-        for one in sweeps
-    ]
-
-
-def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], reporter: Reporter) -> TimeCurves:
     left_out: dict[tuple[str, str], str] = {}
 
     def fits(record: Mapping[str, Any]) -> bool:
@@ -239,7 +227,11 @@ def _curves(config: RunConfig, model: str, sweeps: Sequence[DialEvaluation], rep
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
         reporter.line(f"Timings that do not fit this run are not used: {told}. Give `adaptive-bench time` again.")
-    return timings.choose(curves, config.timing)
+    curves = timings.choose(curves, config.timing)
+    return [
+        replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
+        for one in sweeps
+    ]
 
 
 def _timing_mismatch(record: Mapping[str, Any], sweeps: Sequence[DialEvaluation]) -> str | None:

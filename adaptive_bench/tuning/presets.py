@@ -8,9 +8,9 @@ training like any other, so a run with the chosen rate or steps finds it done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import yaml
 
@@ -18,35 +18,31 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import method_class, takes_target, training_spec
-from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.run_plan import levels_of
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import saving_name
+from adaptive_bench.tables.comparison import Column, Pair, paired_difference
 from adaptive_bench.tables.document_scores import DocumentScores, answers_by_seed
-from adaptive_bench.task import metric_of
-from adaptive_bench.tuning.doubling import Doubling, doubling, enough_steps
-from adaptive_bench.tuning.objective import Objective, nearest
-from adaptive_bench.tuning.search import Search, points_of
+from adaptive_bench.tables.intervals import bounds_of
+from adaptive_bench.task import Metric, metric_of
+from adaptive_bench.tuning.search import Objective, Search, nearest, points_of
 from adaptive_bench.tuning.space import METHOD_RATE, STEPS
 
 # Factors of the backbone's rate. The rate itself comes first, because the first of several equally good ones is chosen.
 GRID = (1.0, 0.2, 5.0, 25.0, 125.0)
+Scores = Mapping[str, DocumentScores]  # by method, of one task at one level
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What a study tries, and what it says in the end.
+    """What a study tries, and what it says in the end."""
 
-    Attributes:
-        setting: The setting in which trials differ.
-        values: Makes the values of the setting that are tried if none are given.
-        said: Makes lines about finished searches.
-        checked: Returns the config with the methods that the preset is about, or refuses them or the objective.
-    """
-
-    setting: str
-    values: Callable[[RunConfig], list[float]]
-    said: Callable[[Sequence[Search], RunConfig], list[str]]
+    setting: str  # in which trials differ
+    base: str  # the number of the recipe that its values are multiples of, if none are given
+    factors: tuple[float, ...]
+    said: Callable[[Sequence[Search], RunConfig], list[str]]  # lines about finished searches
+    # The config with the methods that the preset is about; refuses them or the objective.
     checked: Callable[[RunConfig, Objective], RunConfig]
 
 
@@ -57,10 +53,6 @@ def _for_rates(config: RunConfig, objective: Objective) -> RunConfig:
             f"out, or leave --preset out and name the rates with --param {METHOD_RATE}=choice:A|B."
         )
     return config
-
-
-def _rates(config: RunConfig) -> list[float]:
-    return [config.train.learning_rate * factor for factor in GRID]
 
 
 def _edge(search: Search) -> float | None:
@@ -106,10 +98,6 @@ def _for_steps(config: RunConfig, objective: Objective) -> RunConfig:
     if not methods:
         raise UsageError(f"Steps are compared for methods that are trained, got {', '.join(config.methods)}. Add one.")
     return config.model_copy(update={"methods": methods})
-
-
-def _steps(config: RunConfig) -> list[float]:
-    return [config.train.steps * factor for factor in (1, 2, 4)]
 
 
 def _said_of_steps(searches: Sequence[Search], config: RunConfig) -> list[str]:
@@ -162,7 +150,68 @@ def _documents(sweeps: Sequence[DialEvaluation]) -> DocumentScores | None:
     return DocumentScores.of(by_seed) if by_seed else None
 
 
+@dataclass(frozen=True)
+class Doubling:
+    """The methods that reach a level on a task both after N steps and after 2N, compared."""
+
+    steps: int  # N
+    task: str
+    told_apart: tuple[int, int]  # pairs that the tests of a column (all pairs, Holm) tell apart, after N and after 2N
+    pairs: int  # number of pairs tested; 0 if the scores of single documents are not known
+    reversals: tuple[Pair, ...]  # whose first is found better after N steps and whose second after 2N
+    not_converged: tuple[str, ...]  # the 95 % interval of score after 2N less score after N does not hold 0
+
+
+def doubling(steps: int, task: str, before: Scores, after: Scores, metric: Metric) -> Doubling:
+    """Compare methods after N and after 2N steps; a method without a common seed and document is left out."""
+    # By method, its scores after N and after 2N, [S, D] each: only on seeds and documents that both have.
+    shared = {
+        method: scores.shared(after[method])
+        for method, scores in before.items()
+        if method in after
+        and set(scores.seeds) & set(after[method].seeds)
+        and set(scores.documents) & set(after[method].documents)
+    }
+    bounds = bounds_of(metric, (one.values for pair in shared.values() for one in pair))
+    wanted = list(combinations(shared, 2))
+    # Corrected separately after N and after 2N.
+    first, second = (Column({name: one[at] for name, one in shared.items()}, bounds).family(wanted) for at in (0, 1))
+    sign = -1.0 if metric.better == "lower" else 1.0
+    return Doubling(
+        steps,
+        task,
+        (sum(one.apart for one in first.values()), sum(one.apart for one in second.values())),
+        sum(one.p is not None for one in first.values()),
+        tuple(
+            pair if sign * one.difference > 0 else pair[::-1]
+            for pair, one in first.items()
+            if one.apart and second[pair].apart and one.difference * second[pair].difference < 0  # of opposite signs
+        ),
+        # A method is compared with itself here, so seeds are paired as well as documents.
+        tuple(name for name, (old, new) in shared.items() if paired_difference(new.values, old.values, bounds).apart),
+    )
+
+
+def enough_steps(doublings: Iterable[Doubling]) -> int | None:
+    """Return the smallest N after which no order reverses at 2N on any task; `None` if there is none.
+
+    Without an order after N none can reverse, for example if no method has learnt anything yet. So N counts only if
+    tests tell some pair apart after N, and do so on each task on which they do after 2N.
+    """
+    by_steps: dict[int, list[Doubling]] = {}
+    for one in doublings:
+        by_steps.setdefault(one.steps, []).append(one)
+    lasting = [
+        steps
+        for steps, tasks in by_steps.items()
+        if not any(one.reversals for one in tasks)
+        and any(one.told_apart[0] for one in tasks)
+        and all(one.told_apart[0] or not one.told_apart[1] for one in tasks)
+    ]
+    return min(lasting, default=None)
+
+
 PRESETS = {
-    "rates": Preset(METHOD_RATE, _rates, _said_of_rates, _for_rates),
-    "steps": Preset(STEPS, _steps, _said_of_steps, _for_steps),
+    "rates": Preset(METHOD_RATE, "learning_rate", GRID, _said_of_rates, _for_rates),
+    "steps": Preset(STEPS, "steps", (1, 2, 4), _said_of_steps, _for_steps),
 }

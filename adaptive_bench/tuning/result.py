@@ -58,21 +58,14 @@ class TrialResult:
 
 @dataclass(frozen=True)
 class StudyResult:
-    """All trials of a study.
-
-    Attributes:
-        name: Name of the study.
-        definition: What the study searches, by which objective, and with which recipe.
-        trials: Trials method by method, in the order in which they ended.
-        confirmed: For each method whose best trial was trained again with other seeds, that trial and the defaults.
-        notes: Methods with fewer trials than asked for, and the lines of the study's preset.
-    """
+    """All trials of a study."""
 
     name: str
-    definition: dict[str, Any]
-    trials: tuple[TrialResult, ...]
+    definition: dict[str, Any]  # what the study searches, by which objective, and with which recipe
+    trials: tuple[TrialResult, ...]  # method by method, in the order in which they ended
+    # For each method whose best trial was trained again with other seeds, that trial and the defaults.
     confirmed: tuple[TrialResult, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # methods with fewer trials than asked for, and the lines of the study's preset
 
     @property
     def best(self) -> dict[str, TrialResult]:

@@ -1,6 +1,7 @@
 """Searches the best values of one method with Optuna: given points come first, then what its sampler draws.
 
-Trials are trained side by side, measured on validation documents, and compared by an objective.
+Trials are trained side by side, measured on validation documents, and compared by an objective: one number from the
+points that were measured.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from math import isfinite
+from math import inf, isfinite
 from statistics import fmean
 from typing import Any
 
@@ -28,12 +30,67 @@ from adaptive_bench.runs.run_plan import Plan, plan
 from adaptive_bench.runs.work_units import DialEvaluation
 from adaptive_bench.store.evaluation import saving_name
 from adaptive_bench.store.measured import MeasuredPoint
-from adaptive_bench.tuning.objective import Objective
+from adaptive_bench.tables import matching
+from adaptive_bench.task import metric_of
 from adaptive_bench.tuning.result import EVALUATION, TRAINING, TrialResult
 from adaptive_bench.tuning.space import METHOD_RATE, Space, Values, recipe_values
 
 Proposal = Mapping[str, Any]  # values as Optuna has them; empty for the method's defaults
+REACHED = 0.02  # a level counts as reached if the measured saving is at most this much smaller
 SPREAD = 4  # points that cover the space evenly, after the defaults
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One of two numbers, which are both better when larger: the score at the saving `at`, or without one (`area`) the
+    mean score over the levels of the run.
+
+    Scores of metrics for which lower is better get a minus sign. A saving that is not reached counts as score 0, or as
+    minus infinity for such metrics.
+    """
+
+    at: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """Read `area` or `score@0.15`; any other text is a `UsageError`."""
+        kind, _, number = text.strip().partition("@")
+        if text.strip() == "area":
+            return cls()
+        with suppress(ValueError):  # `score` or `score@` without a number too
+            if kind == "score" and 0 <= float(number) < 1:
+                return cls(float(number))
+        raise UsageError(f"The objective is area or score@SAVING (score@0.15: the score at 15 % saved), got {text!r}.")
+
+    def __str__(self) -> str:
+        return "area" if self.at is None else f"score@{self.at:g}"
+
+    def config(self, config: RunConfig) -> RunConfig:
+        """The run's config with the levels at which trials are compared."""
+        return config if self.at is None else config.model_copy(update={"levels": (self.at,)})
+
+    def check(self, metrics: Iterable[str]) -> None:
+        """Refuse (`UsageError`) metrics of unknown direction or of different ones, whose mean makes no sense."""
+        better = {metric: metric_of(metric).better for metric in metrics}
+        if "unknown" in better.values() or len(set(better.values())) > 1:
+            told = ", ".join(f"{metric}: {which}" for metric, which in better.items())
+            raise UsageError(
+                f"The objective is a mean over tasks, so their first metrics must be better in one direction, got "
+                f"{told}. Leave out the tasks of one direction."
+            )
+
+    def value(self, points: Sequence[MeasuredPoint], levels: Sequence[float], name: str, metric: str) -> float:
+        """The objective of one sweep, by the saving of this name (`saving_name`) and the task's headline metric."""
+        sign, worst = (-1.0, -inf) if metric_of(metric).better == "lower" else (1.0, 0.0)
+        found = [nearest(points, level, name) for level in levels]
+        return fmean(worst if place is None else sign * points[place].scores[metric] for place in found)
+
+
+def nearest(points: Sequence[MeasuredPoint], level: float, name: str) -> int | None:
+    """Place of the measured point nearest to a level; `None` if that point saves clearly less than the level."""
+    place = matching.nearest([point.savings.get(name) for point in points], level)
+    # A level of 0 is always reached, even if gates cost more than nothing and the measured saving is negative.
+    return None if place is None or level > max(0.0, points[place].savings[name] + REACHED) else place
 
 
 @dataclass(eq=False)
@@ -75,14 +132,8 @@ class Search:
 
     Args:
         name: Name of the Optuna study; it seeds the sampler.
-        reporter: Gets a line for each trial that ended.
         trials: Number of trials.
         points: Points to try first; by default the method's defaults, then points that cover the space evenly.
-
-    Attributes:
-        results: Finished trials, in the order in which they ended.
-        begun: Trials that were begun and count, by number.
-        exhausted: Whether the space has no further values that make a trial of their own.
     """
 
     def __init__(
@@ -96,9 +147,9 @@ class Search:
         points: Iterable[Proposal] | None = None,
     ) -> None:
         self.space, self.config, self.reporter, self._left = space, config, reporter, trials
-        self.results: list[TrialResult] = []
-        self.exhausted = False
-        self.begun: dict[int, Trial] = {}
+        self.results: list[TrialResult] = []  # in the order in which they ended
+        self.exhausted = False  # whether the space has no further values that make a trial of their own
+        self.begun: dict[int, Trial] = {}  # trials that count, by number
         # Not `hash`, which differs from process to process; four bytes, as in NumPy's seeds.
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
         self.study = optuna.create_study(

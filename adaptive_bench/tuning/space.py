@@ -21,7 +21,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import SearchRange, config_of, method_class, training_spec
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.runs.model_checks import examine, model_facts
-from adaptive_bench.runs.training_targets import rate_of
+from adaptive_bench.runs.run_plan import rate_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import canonical
 from adaptive_bench.validation import rule_of
@@ -45,10 +45,7 @@ class Space:
 
     @classmethod
     def of(cls, spec: MethodSpec, params: Iterable[str]) -> Space:
-        """The space of a method: the one it publishes, or those of the given parameters that concern it.
-
-        Args:
-            params: `NAME=RANGE` or `METHOD.NAME=RANGE`; `train.NAME` for a rate of the recipe.
+        """The space of a method: the one it publishes, or those of the given parameters (`parse_param`) that it has.
 
         Raises:
             UsageError: The method is never trained, or a range is of nothing that it accepts, or there is none.

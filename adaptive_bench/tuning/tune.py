@@ -17,14 +17,13 @@ from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.jobs.worker import check_main
 from adaptive_bench.progress import Reporter, SilentReporter
-from adaptive_bench.runs.training_targets import levels_of
+from adaptive_bench.runs.run_plan import levels_of
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import key_of
-from adaptive_bench.tuning.objective import Objective
 from adaptive_bench.tuning.presets import PRESETS, Preset
 from adaptive_bench.tuning.result import SCHEMA, StudyResult, studies_folder
-from adaptive_bench.tuning.search import Search, TrialRunner
+from adaptive_bench.tuning.search import Objective, Search, TrialRunner
 from adaptive_bench.tuning.space import STEPS, Space, check_owned, parse_param
 
 FIRST_SEED = 1001  # first seed of confirmations; boards do not use such seeds
@@ -131,7 +130,8 @@ def _asked(asks: Preset | None, params: Sequence[str], config: RunConfig) -> lis
             f"The preset tries given values of {asks.setting}, got --param {', '.join(params)}. Give one as "
             f"--param '{asks.setting}=choice:A|B', or leave --preset out."
         )
-    return list(params) or [f"{asks.setting}=choice:{'|'.join(f'{value:.12g}' for value in asks.values(config))}"]
+    base = getattr(config.train, asks.base)
+    return list(params) or [f"{asks.setting}=choice:{'|'.join(f'{base * factor:.12g}' for factor in asks.factors)}"]
 
 
 def _definition(config: RunConfig, objective: Objective, spaces: Sequence[Space]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from adaptive_bench.cli.execution import _unchecked
 from adaptive_bench.config import load_config
 from adaptive_bench.jobs.job import Failure
-from adaptive_bench.runs.run_plan import Shard
+from adaptive_bench.runs import Shard
 from adaptive_bench.runs.runner import notes_on
 from adaptive_bench.store.runs import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
@@ -33,7 +33,7 @@ class Runs:
         self.config = config
         return SimpleNamespace(plan=config, estimator=None, notes=["a digit has no token"])
 
-    def about(self, config, found, flops_per_s):
+    def about(self, config, found):
         return [f"recipe  {config.preset}"]
 
     def describe(self, plan, estimator):
@@ -180,7 +180,7 @@ def test_a_plugin_file_is_loaded_before_anything_else(command, runs, tmp_path):
     [
         ("--phase both", "--phase is wrong"),
         ("--axis claimed --phase decode", "match_phase is for savings"),
-        ("--flops 4e14", "--dry-run"),
+        ("--resources slurm.yaml", "--launcher"),
     ],
 )
 def test_bad_usage_ends_with_exit_code_2_before_anything_is_done(command, runs, arguments, message):

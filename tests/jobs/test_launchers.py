@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_runs import launch_request
 
 from adaptive_bench import registry, stopping
 from adaptive_bench.errors import EnvironmentProblem, ToBeContinued, UsageError
@@ -20,7 +21,7 @@ from adaptive_bench.jobs.launchers import LaunchResult, kubernetes, slurm
 from adaptive_bench.jobs.launchers.kubernetes import PodResources, job_prefix
 from adaptive_bench.runs import Shard, plan, run, training_work
 from adaptive_bench.runs.forecast import Estimator, steps_left
-from adaptive_bench.runs.launching import jobs_left, launch_request
+from adaptive_bench.runs.launching import jobs_left
 from adaptive_bench.runs.trained import run_name
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.training import resume
@@ -40,7 +41,7 @@ def test_shards_are_the_plan_each_cell_once(config_of, parts):
 def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     config = config_of("dense,router_tuned_mod")
     whole = plan(config)
-    jobs = jobs_left(whole, Estimator(config.out), Shard(2, 2))
+    jobs = jobs_left(whole, Estimator(), Shard(2, 2))
     assert [(str(job.training.spec), len(job.sweeps)) for job in jobs] == [
         ("dense", 0),
         ("router_tuned_mod", 0),
@@ -51,7 +52,7 @@ def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     with exclusive(record.folder, "it", lines):
         record.begin(whole.trainings[0].content)
         record.fail(RuntimeError("no"))
-    jobs = jobs_left(whole, Estimator(config.out), Shard(2, 2))
+    jobs = jobs_left(whole, Estimator(), Shard(2, 2))
     assert [str(job.training.spec) for job in jobs] == ["router_tuned_mod"] * 2
 
 
@@ -63,6 +64,17 @@ def test_the_last_shard_writes_the_table_of_all(config_of):
     last = run(config, shard=Shard(2, 2))
     assert last.elsewhere == "" and {row["method"] for row in last.rows} == set(config.methods)
     assert json.loads((last.folder / "run.json").read_text())["state"] == "done"
+
+
+def test_the_last_shard_names_what_failed_in_others(config_of, monkeypatch):
+    config = config_of("dense,random_skip[trained=true]")
+    with monkeypatch.context() as patched:
+        patched.setattr(training_work, "train", Mock(side_effect=EnvironmentProblem("not today")))
+        assert "Left to other jobs" in run(config, jobs=1, shard=Shard(1, 2)).elsewhere
+    last = run(config, jobs=1, shard=Shard(2, 2))
+    assert last.exit_code == 0 and {row["method"] for row in last.rows} == {"random_skip[trained=true]"}
+    about = json.loads((last.folder / "run.json").read_text())
+    assert about["state"] == "partial" and "not today" in about["failures"][0]
 
 
 def test_a_wrong_shard_and_a_cell_that_is_not_planned_are_refused(config_of):
@@ -109,10 +121,10 @@ def test_launchers_are_found_like_other_plugins(config_of, monkeypatch):
         run(config_of("dense"), launcher="frend")
 
 
-def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(config_of, monkeypatch, tmp_path, lines):
+def test_wrong_resources_and_slurm_that_is_not_there_or_refuses_are_said(config_of, monkeypatch, tmp_path):
     def launch(resources=None):
         config = config_of("dense,gateskip")
-        slurm.launch(launch_request(plan(config), config.out / "runs" / "a-run", lines, resources=resources))
+        slurm.launch(launch_request(config, config.out / "runs" / "a-run", resources))
 
     (tmp_path / "resources.yaml").write_text("partitoin: low\n")
     with pytest.raises(UsageError, match="partitoin"):
@@ -161,15 +173,14 @@ def last_pod(job):
     return f"{job['metadata']['generateName'][:GENERATED]}x7k2p-{job['spec'].get('completions', 1) - 1}"
 
 
-def manifests(folder: Path, cells: int = 2, **resources):
+def manifest_of(folder: Path, cells: int = 2, **resources):
     given = PodResources.model_validate({"image": "i", "claim": "c", "mount": "/data"} | resources)
     request = SimpleNamespace(folder=folder, command=lambda *more, **_: " ".join(["run", *more]))
-    job = kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)])
-    return job, kubernetes.table_manifest(request, given)
+    return kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)])
 
 
 @pytest.fixture
-def request_of(config_of, tmp_path, lines):
+def request_of(config_of, tmp_path):
     """`request_of(text)`: what the launcher is given of a run of two cells, with these resources or none."""
     config = config_of("dense,gateskip")
     file = tmp_path / "resources.yaml"
@@ -178,26 +189,25 @@ def request_of(config_of, tmp_path, lines):
         if text is not None:
             file.write_text(text.format(mount=tmp_path))
         folder = config.out / "runs" / run_name(config)
-        return launch_request(plan(config), folder, lines, resources=None if text is None else file)
+        return launch_request(config, folder, None if text is None else file)
 
     return make
 
 
 @pytest.fixture
 def written(request_of):
-    """Both manifests of a run with all that can be asked for."""
+    """The manifest of a run with all that can be asked for."""
     request = request_of(FULL)
     launched = kubernetes.launch(request)
-    job, table = (request.folder / "kubernetes" / name for name in ("job.yaml", "table.yaml"))
-    assert f"kubectl create -f {job} -f {table}" in launched.submitted
-    return tuple(yaml.safe_load(one.read_text()) for one in (job, table))
+    job = request.folder / "kubernetes" / "job.yaml"
+    assert f"kubectl create -f {job}`" in launched.submitted
+    return yaml.safe_load(job.read_text())
 
 
 def test_all_that_can_be_asked_for_is_taken_by_the_server(written):
     validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
-    for manifest in written:
-        assert LABEL.fullmatch(last_pod(manifest))
-        validate.validate(manifest, validate.latest_version(), strict=True)
+    assert LABEL.fullmatch(last_pod(written))
+    validate.validate(written, validate.latest_version(), strict=True)
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=120)
@@ -219,22 +229,18 @@ def test_a_name_can_be_read():
 
 
 def test_pods_get_what_was_asked_for(written):
-    job, table = written
-    for manifest in written:
-        (container,) = manifest["spec"]["template"]["spec"]["containers"]
-        env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
-        assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
-        assert env["HF_HOME"] == "/data/hub" and "OMP_NUM_THREADS" in env
-    pod = job["spec"]["template"]["spec"]
+    pod = written["spec"]["template"]["spec"]
     (container,) = pod["containers"]
+    env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
+    assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
+    assert env["HF_HOME"] == "/data/hub" and env["OMP_NUM_THREADS"] == "4"
     shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
     assert shared in pod["volumes"]
     assert [one["name"] for one in container["volumeMounts"]] == ["output", "shared-memory"]
     assert pod["serviceAccountName"] == "bench" and pod["securityContext"]["runAsUser"] == 1000
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "nightly"
-    (writer,) = table["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2 and "nvidia.com/gpu" not in str(writer["resources"])
+    assert written["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "nightly"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2
 
 
 def test_what_cannot_be_had_is_refused(request_of):
@@ -242,19 +248,15 @@ def test_what_cannot_be_had_is_refused(request_of):
         with pytest.raises(UsageError, match=said):
             kubernetes.launch(request_of(text))
     with pytest.raises(UsageError, match="--shard 1/2"):
-        manifests(Path("/data/runs/x"), 2100)
+        manifest_of(Path("/data/runs/x"), 2100)
 
 
-def test_each_index_is_a_cell_and_a_job_of_its_own_writes_the_table(written, request_of):
-    def given(manifest, **environment):
-        """The end of the command that a pod of it executes."""
-        (container,) = manifest["spec"]["template"]["spec"]["containers"]
-        shell, flag, script = container["command"]
-        command, env = [shell, flag, script.replace("exec ", "echo ")], {"PATH": os.environ["PATH"], **environment}
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
-
-    job, table = written
-    spec, names = job["spec"], [one.name for one in request_of(None).pending()]
+def test_each_index_is_a_cell(written, request_of):
+    spec, names = written["spec"], [one.name for one in request_of(None).pending()]
     assert (spec["completions"], spec["completionMode"], spec["podReplacementPolicy"]) == (2, "Indexed", "Failed")
-    assert given(job, JOB_COMPLETION_INDEX="1")[-2:] == ["--cell", names[1]]
-    assert given(table)[-3:] == ["--table-only", "--wait", "30"]
+    (container,) = spec["template"]["spec"]["containers"]
+    shell, flag, script = container["command"]
+    command = [shell, flag, script.replace("exec ", "echo ")]
+    env = {"PATH": os.environ["PATH"], "JOB_COMPLETION_INDEX": "1"}
+    given = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+    assert given[-2:] == ["--cell", names[1]]

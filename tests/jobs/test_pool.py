@@ -20,8 +20,7 @@ from rich.console import Console
 
 from adaptive_bench import registry
 from adaptive_bench.jobs.job import named_plugins
-from adaptive_bench.jobs.pool import OverallProgress, Schedule, Worker
-from adaptive_bench.jobs.watchdog import Limits
+from adaptive_bench.jobs.pool import Limits, OverallProgress, Schedule, Worker
 from adaptive_bench.jobs.worker import RemoteReporter, StdoutForwarder
 from adaptive_bench.live_display import Display
 from adaptive_bench.progress import (

@@ -15,7 +15,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import generate_queue, new_tokens
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.runs.training_targets import VERSION
+from adaptive_bench.runs.run_plan import VERSION
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing.checks import CHECKS
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject

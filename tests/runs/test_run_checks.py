@@ -12,9 +12,8 @@ from adaptive_bench.evaluation.lookup import find_task, load_task
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs import run_checks as memory
-from adaptive_bench.runs.model_checks import Findings
-from adaptive_bench.runs.run_checks import preset_by_size
-from adaptive_bench.runs.task_checks import _check_length
+from adaptive_bench.runs.model_checks import Findings, preset_by_size
+from adaptive_bench.runs.run_checks import _check_length
 from adaptive_bench.runs.timing import TimingRequest, time_specs
 from adaptive_bench.spec import parse_specs
 
@@ -99,10 +98,6 @@ def test_a_recipe_for_others_unless_nothing_is_trained_and_a_phase_in_which_noth
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        (
-            {"tasks": ("nano_qa_ll", "nano_math"), "evaluation": {"temperature": 0.7}},
-            "A temperature does nothing on nano_qa_ll:",
-        ),
         ({"tasks": ("nano_text",), "evaluation": {"num_fewshot": 2}}, "--num-fewshot 2 does nothing on nano_text"),
         (
             {"tasks": ("nano_qa_ll", "nano_math"), "match_phase": "decode"},
@@ -139,7 +134,7 @@ def test_a_model_gets_the_preset_of_its_size_and_one_that_no_preset_takes_is_lef
     small, large = load_config("pretrained_small"), load_config("pretrained_large")
     assert small.train.learning_rate > large.train.learning_rate
     assert small.for_models and not small.for_models.fit("x", "llama", 10**9)
-    monkeypatch.setattr("adaptive_bench.runs.run_checks.default_presets", lambda: {})
+    monkeypatch.setattr("adaptive_bench.runs.model_checks.default_presets", lambda: {})
     with pytest.raises(UsageError, match="no preset is for"):
         preset_by_size(str(model_folder))
 

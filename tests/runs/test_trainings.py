@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench import registry
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 from adaptive_bench.evaluation import lookup
 from adaptive_bench.method import DEFAULT_TARGET
 from adaptive_bench.runs import plan, run, training_text
 from adaptive_bench.runs import training_work as pricing
+from adaptive_bench.runs.run_plan import auto_level
 from adaptive_bench.runs.trained import run_name
-from adaptive_bench.runs.training_targets import auto_level
+from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Example
 from adaptive_bench.training import tracking
 
@@ -41,6 +43,15 @@ def test_the_target_reaches_the_training_and_is_kept(config_of):
     found = [training.record.read("target") for training in whole.trainings]
     assert all(one["axis"] == "net" and one["priced"]["net"] == pytest.approx(0.1, abs=0.01) for one in found)
     assert found[0]["tokens"] > found[1]["tokens"] + 0.02  # a vector gate has to skip more for the same saving
+
+
+def test_a_training_that_would_start_from_several_is_refused(config_of, monkeypatch):
+    monkeypatch.setattr(
+        registry.get("methods", "mod"), "starts_from", classmethod(lambda cls, spec: MethodSpec(GATESKIP))
+    )
+    assert plan(config_of(MOD, levels=(0.0, 0.1))).trainings[1].base.spec.name == GATESKIP
+    with pytest.raises(PluginFault, match="gives gateskip, which is trained 2 times"):
+        plan(config_of(MOD, levels=(0.1, 0.2)))
 
 
 def test_a_target_is_priced_on_a_few_thousand_tokens_at_most(config_of, monkeypatch):

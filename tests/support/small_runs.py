@@ -2,13 +2,17 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
+from adaptive_bench.jobs.launchers import LaunchRequest
 from adaptive_bench.recipe import EvalRecipe, TrainRecipe
+from adaptive_bench.runs.launching import WHOLE, cells_left
+from adaptive_bench.runs.run_plan import plan
 
 
 @pytest.fixture
@@ -36,6 +40,11 @@ def run_config(model, out, methods, /, **changes):
         "evaluation": EvalRecipe(**measuring | changes.pop("evaluation", {})),
     }
     return RunConfig(methods=methods, **values | changes)
+
+
+def launch_request(config, folder, resources=None):
+    """What a launcher is given for all of a run."""
+    return LaunchRequest(folder, partial(cells_left, plan(config), WHOLE), list, resources)
 
 
 def untimed(rows):

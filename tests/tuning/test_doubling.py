@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from adaptive_bench.tables.document_scores import DocumentScores
 from adaptive_bench.task import metric_of
-from adaptive_bench.tuning.doubling import doubling, enough_steps
+from adaptive_bench.tuning.presets import doubling, enough_steps
 
 EXACT, BITS = metric_of("exact_match,strict-match"), metric_of("bits_per_byte,none")
 DOCUMENTS = 60

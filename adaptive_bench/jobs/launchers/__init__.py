@@ -101,3 +101,8 @@ class LaunchResult:
 
     failures: Sequence[Failure] = ()
     submitted: str = ""
+
+
+def local(request: LaunchRequest) -> LaunchResult:
+    """Do the work in this command: the launcher `local`."""
+    return LaunchResult(request.run_here())

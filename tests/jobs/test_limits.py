@@ -6,8 +6,8 @@ import time
 import pytest
 
 from adaptive_bench.errors import ToBeContinued, UsageError
-from adaptive_bench.jobs import pool, watchdog
-from adaptive_bench.jobs.watchdog import Limits, Watch, watched
+from adaptive_bench.jobs import pool
+from adaptive_bench.jobs.pool import Limits, Watch, watched
 from adaptive_bench.progress import JobFinished
 from adaptive_bench.runs import launching, plan, run
 from adaptive_bench.runs.trained import run_name
@@ -49,7 +49,7 @@ def test_a_process_is_asked_to_end_at_its_limit_and_then_ended(lines):
     for _ in range(3):
         watch.look()
     assert process.signals == ["TERM"] and watch.timed_out
-    clock.now += watchdog._GRACE_S
+    clock.now += pool.GRACE_S
     watch.look()
     assert process.signals == ["TERM", "KILL"]
     assert lines.lines == ["train mine, seed 1: ended after 1:00, its --cell-timeout."]
@@ -62,7 +62,7 @@ def test_the_time_of_a_process_begins_with_its_first_word(lines):
     clock.now += 100
     watch.look()
     assert process.signals == []
-    clock.now += watchdog._START_S - 100
+    clock.now += pool._START_S - 100
     watch.look()
     assert process.signals == []
     clock.now += 10
@@ -92,7 +92,7 @@ def test_silence_is_said_with_growing_distance_and_nothing_is_ended(lines):
 
 
 def test_silence_in_this_process_is_said_from_a_thread(lines, monkeypatch):
-    monkeypatch.setattr(watchdog, "LOOK_S", 0.01)
+    monkeypatch.setattr(pool, "LOOK_S", 0.01)
     with watched("train mine, seed 1", Limits(silence_s=0.05), lines) as told, told.task("steps", 3) as meter:
         meter.advance(1)
         end_s = time.monotonic() + 20
@@ -117,7 +117,7 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
     """Whether they can be interrupted from within or not; the same command goes on with them. One whose process is
     killed is continued by another process at once.
     """
-    monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
+    monkeypatch.setattr(pool, "GRACE_S", 1.0)
     events = ("loops", "holds", "killed", "quiet")
     config = eventful_config(events, step=8, train={"steps": 10, "checkpoint_every": 5}, cell_timeout=0.25)
     outcome = run(config, lines, jobs=2)
@@ -141,7 +141,7 @@ def test_trainings_that_never_end_are_ended_alone(eventful_config, lines, monkey
 
 
 def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monkeypatch):
-    monkeypatch.setattr(watchdog, "_GRACE_S", 1.0)
+    monkeypatch.setattr(pool, "GRACE_S", 1.0)
     config = eventful_config(("loops_later", "quiet"), step=8, train={"steps": 10}, cell_timeout=0.25)
     outcome = run(config, lines, jobs=1)
     (failure,) = outcome.failures
@@ -154,7 +154,7 @@ def test_evaluations_that_never_end_are_ended_alone(eventful_config, lines, monk
 
 def test_a_loop_is_said_and_a_stop_ends_it(eventful_config, lines, tmp_path, monkeypatch):
     """Without a limit nothing ends it but the user, whom it cannot hold up either."""
-    monkeypatch.setattr(pool, "_GRACE_S", 1.0)
+    monkeypatch.setattr(pool, "GRACE_S", 1.0)
     config = eventful_config(("holds", "quiet"), step=8, train={"steps": 10}, stall_warning=0.05)
 
     def stop():

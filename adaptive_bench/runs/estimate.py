@@ -1,22 +1,26 @@
-"""Makes a recipe smaller until the forecast says that this machine does it in time: within a night, or some minutes.
+"""Says what a run will take, and makes its recipe smaller until this machine does it in a night, or in some minutes.
 
-A training first gets fewer sequences a step, then fewer steps. The evaluation gets fewer documents and calibration
-examples. The choice is kept beside the records, so that the same command finds the same run again.
+A training that takes too long by the forecast first gets fewer sequences a step, then fewer steps. The evaluation gets
+fewer documents and calibration examples. The choice is kept beside the records, so that the same command finds the same
+run again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.progress import Reporter, SilentReporter, duration
 from adaptive_bench.runs.backbone_source import find_device
-from adaptive_bench.runs.forecast import Estimator, Trait, Workload
-from adaptive_bench.runs.measured_settings import kept
-from adaptive_bench.runs.model_checks import examine, model_facts
-from adaptive_bench.runs.run_plan import plan, without_groups
+from adaptive_bench.runs.forecast import Estimator, Trait, Workload, steps_left
+from adaptive_bench.runs.measured_settings import chosen, kept
+from adaptive_bench.runs.model_checks import examine, model_facts, size
+from adaptive_bench.runs.run_checks import Preflight
+from adaptive_bench.runs.run_plan import Plan, plan, without_groups
+from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.keys import key_of, run_key
 
@@ -34,20 +38,13 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Limit:
-    """How long a run may take, and how small it may become.
+    """How long a run may take, and how small it may become."""
 
-    Attributes:
-        seconds: Most time by the forecast.
-        steps, documents: Fewest steps of each training, and fewest documents of each task.
-        answer_tokens: Most tokens of an answer; by default the task's own number.
-        drops: Whether methods and tasks that the user did not name may be left out.
-    """
-
-    seconds: float
-    steps: int
-    documents: int
-    answer_tokens: int | None = None
-    drops: bool = False
+    seconds: float  # by the forecast
+    steps: int  # fewest of each training
+    documents: int  # fewest of each task
+    answer_tokens: int | None = None  # most of an answer; by default the task's own number
+    drops: bool = False  # whether methods and tasks that the user did not name may be left out
 
 
 NIGHT = Limit(8 * 3600, steps=100, documents=32)
@@ -58,10 +55,7 @@ QUICK = Limit(12 * 60, steps=10, documents=8, answer_tokens=128, drops=True)
 def fitted(
     config: RunConfig, given: Mapping[str, Any], limit: Limit, reporter: Reporter | None = None
 ) -> tuple[RunConfig, str]:
-    """Make a config smaller if it would take longer than a limit.
-
-    Args:
-        given: Values of the command line, nested like a config; they stay as they are.
+    """Make a config smaller if it would take longer than a limit; values `given` on the command line stay.
 
     Returns:
         The config, and a sentence that says what was made smaller; an empty one if nothing was.
@@ -86,7 +80,7 @@ def _forecast(work: Workload, traits: Mapping[str, Trait]) -> Callable[[RunConfi
     def taken_s(smaller: RunConfig) -> float:
         # A folder without records: what is chosen must not depend on what happens to be done already.
         anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
-        return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
+        return Estimator(work, traits).total(plan(anew, measures=False))
 
     return taken_s
 
@@ -167,4 +161,82 @@ def _summary(before: RunConfig, after: RunConfig, before_s: float, after_s: floa
     return (
         f"Made smaller for this machine, to take {duration(after_s)} instead of {duration(before_s)} by the forecast: "
         f"{'; '.join(parts)}. What the command line names stays."
+    )
+
+
+def about(config: RunConfig, found: Preflight) -> list[str]:
+    """Lines that begin with a label."""
+    plan = found.plan
+    lines = [] if found.facts is None else [f"model   {found.facts}"]
+    lines += [f"recipe  {_recipe(config)}", _levels(config, {level for one in plan.sweeps for level in one.levels})]
+    if plan.sites is not None:
+        lines.append(f"eligible: {plan.sites.described()}")
+    elif plan.sites_left:
+        lines.append("eligible: measured when the run begins, with one pass for each site (about a minute at 135 M)")
+    if found.work is None or found.estimator is None:
+        return [*lines, "left    nothing: everything is on disk"]
+    lines.append(f"disk    up to {size(found.disk_bytes, 'G')}B in {config.out}")
+    lines += _costs(found)
+    how = f"{found.jobs} processes" if found.jobs > 1 else "one process"
+    rough = ", roughly: this machine's speed is not known" if found.estimator.work is None else ""
+    lines.append(f"time    about {duration(found.estimator.total(plan) / found.jobs)} in {how}{rough}")
+    return lines
+
+
+def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
+    """One line for each training and sweep, and one for the total."""
+    estimator = estimator or Estimator()
+    rough = " (rough)" if estimator.work is None else ""
+    untrained = {training.folder for training in plan.untrained}
+    lines = []
+    works: list[TrainingRun | DialEvaluation] = [*plan.trainings, *plan.sweeps]
+    for work in works:
+        if isinstance(work, DialEvaluation):
+            count, unit, taken_s, none = estimator.points_left(work), "dial values", estimator.sweep(work), "on disk"
+        else:
+            count, unit, taken_s = steps_left(work), "steps", estimator.training(work)
+            count, none = count if work.folder in untrained else 0, "on disk" if work.steps else "nothing to train"
+        again = ", failed before" if work.record.state == "failed" else ""
+        state = f"{count} {unit} left{again}" if count else none
+        lines.append({"work": str(work), "state": state, "time": duration(taken_s) + rough if count else ""})
+    whole = duration(estimator.total(plan)) + rough
+    return [*lines, {"work": "together, one after the other", "state": "", "time": whole}]
+
+
+def _costs(found: Preflight) -> list[str]:
+    """The FLOPs of the work that is left."""
+    assert found.work is not None and found.estimator is not None
+    work, batch_size = found.work, found.work.config.train.batch_size
+    left = [(training.spec, count) for training in found.plan.untrained if (count := steps_left(training))]
+    steps = sum(count for _, count in left)
+    dial_values: Counter[str] = Counter()
+    for sweep in found.plan.sweeps:
+        dial_values[sweep.task] += found.estimator.points_left(sweep)
+    training = sum(count * batch_size * work.training_flops(spec) for spec, count in left)
+    evaluation = sum(
+        count * (work.asked(task).reading + work.asked(task).writing) for task, count in dial_values.items()
+    )
+    return [
+        f"FLOPs   training about {training:.1e}: {len(left)} trainings, {steps:,} steps, about "
+        f"{size(steps * batch_size * work.tokens)} tokens",
+        f"        evaluation about {evaluation:.1e}: {dial_values.total():,} dial values, priced as dense",
+    ]
+
+
+def _levels(config: RunConfig, levels: Iterable[float]) -> str:
+    known, target = ", ".join(f"{100 * level:.3g} %" for level in sorted(levels)), config.train.target
+    trained = "each trained for" if target is None else f"trained for {100 * target:.3g} %"
+    return f"levels  {known} saved ({config.match_on}), {trained if config.train.steps else 'as it is'}"
+
+
+def _recipe(config: RunConfig) -> str:
+    train = config.train
+    name = config.preset or "of the config"
+    if not train.steps:
+        return f"{name}: nothing is trained"
+    precision = chosen(config) if train.precision == "auto" else train.precision
+    own = "".join(f", {method} {rate:g}" for method, rate in train.method_learning_rates.items())
+    return (
+        f"{name}: {train.steps} steps of {train.batch_size} sequences, rate {train.learning_rate:g}{own}, "
+        f"length {train.max_length}, {precision}{f', LoRA of rank {train.lora.rank}' if train.lora else ''}"
     )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from adaptive_bench.runs import fitted_recipe as module
-from adaptive_bench.runs.fitted_recipe import Limit, fitted
+from adaptive_bench.runs import estimate as module
+from adaptive_bench.runs.estimate import Limit, fitted
 from adaptive_bench.runs.forecast import Asked
 from adaptive_bench.spec import MethodSpec
 
