@@ -80,7 +80,7 @@ def _forecast(work: Workload, traits: Mapping[str, Trait]) -> Callable[[RunConfi
     def taken_s(smaller: RunConfig) -> float:
         # A folder without records: what is chosen must not depend on what happens to be done already.
         anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
-        return Estimator(work, traits).total(plan(anew, measures=False))
+        return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
 
     return taken_s
 
@@ -185,7 +185,7 @@ def about(config: RunConfig, found: Preflight) -> list[str]:
 
 def describe(plan: Plan, estimator: Estimator | None = None) -> list[dict[str, str]]:
     """One line for each training and sweep, and one for the total."""
-    estimator = estimator or Estimator()
+    estimator = estimator or Estimator(plan.config.out)
     rough = " (rough)" if estimator.work is None else ""
     untrained = {training.folder for training in plan.untrained}
     lines = []

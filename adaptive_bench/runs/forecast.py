@@ -4,16 +4,20 @@ Training FLOPs are counted in a dry step of each method (`dry_step`), which need
 backward pass, gates, heads at every layer, adapters and recomputation. Evaluation is priced as the dense model with
 every token executed, because what a method saves is not known before it runs. A multiply-accumulate is two FLOPs.
 
-Time is the FLOPs at the measured rate of this machine, or a rough guess where nothing was measured. It is an order of
-magnitude, not a promise; the run corrects it as it goes.
+Time rests on the means in earlier records of this machine, else on the FLOPs at its measured rate, else on a rough
+guess. It is an order of magnitude, not a promise; the run corrects it as it goes.
 """
 
 from __future__ import annotations
 
+import platform
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +26,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.documents import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
@@ -37,7 +42,8 @@ from adaptive_bench.runs.measured_settings import few_layers, seconds, with_valu
 from adaptive_bench.runs.run_plan import Plan
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
-from adaptive_bench.spec import MethodSpec
+from adaptive_bench.spec import MethodSpec, method_name
+from adaptive_bench.store.records import Record
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.training import resume
 from adaptive_bench.training.cost import DryStep, dry_step
@@ -52,7 +58,7 @@ _LOOKED_AT = 32  # documents, and training examples, sampled from each task
 _LONGEST_DRY = 256  # most tokens of a dry step; FLOPs of longer sequences are scaled in proportion
 _training_flops: dict[tuple[Any, ...], float] = {}  # kept, as a run is forecast repeatedly
 _TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # at most, of the text and of the model that rates are measured with
-# Without rates: what the nano model takes on a CPU core.
+# Without records and rates: what the nano model takes on a CPU core.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 _CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
 
@@ -256,6 +262,9 @@ def measure_rate(
     return flops / seconds(model, (rows, length), bf16=bf16, backward=backward)
 
 
+_UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)
+
+
 @dataclass(frozen=True)
 class Trait:
     """What is known of a method on this model before it is trained."""
@@ -265,34 +274,33 @@ class Trait:
 
 
 class Estimator:
-    """Estimates the seconds of trainings and evaluations; without the run's work on this machine, by guess. Traits are
-    by method spec.
+    """Estimates the seconds of trainings and evaluations: from the means of the records that this machine made in the
+    output folder, else from the run's work on this machine, else by guess. Traits are by method spec.
     """
 
-    def __init__(self, work: Workload | None = None, traits: Mapping[str, Trait] | None = None) -> None:
-        self.work, self._traits = work, traits or {}
+    def __init__(self, out: Path, work: Workload | None = None, traits: Mapping[str, Trait] | None = None) -> None:
+        self._out, self.work, self._traits = out, work, traits or {}
 
     def training(self, training: TrainingRun) -> float:
         """Seconds of a training's remaining steps."""
-        if not (left := steps_left(training)):
-            return 0.0
-        sequence_s = _ROUGH_SEQUENCE_S if self.work is None else self.work.sequence_s(training.spec)
-        return sequence_s * left * float(training.content["recipe"]["batch_size"])
+        left = steps_left(training)
+        return self._sequence_s(training) * left * training.content["recipe"]["batch_size"] if left else 0.0
 
     def point(self, sweep: DialEvaluation) -> float:
         """Seconds of an evaluation at one dial value."""
-        documents, document_s = _ROUGH_DOCUMENTS, _ROUGH_DOCUMENT_S
-        if self.work is not None:
-            documents, document_s = self.work.asked(sweep.task).documents, self.work.document_s(sweep.task)
-        # A smaller form of the run may have a lower limit than the one whose texts were looked at.
-        return min(sweep.config.evaluation.limit or documents, documents) * document_s
+        limit, task = sweep.config.evaluation.limit, sweep.task
+        documents = _ROUGH_DOCUMENTS if self.work is None else self.work.asked(task).documents
+        known = self._means.get(("document", sweep.training.content["backbone"], sweep.spec.name, task))
+        if known is None:
+            known = _ROUGH_DOCUMENT_S if self.work is None else self.work.document_s(task)
+        return min(limit or documents, documents) * known
 
     def calibration(self, sweep: DialEvaluation) -> float:
         """Seconds of calibrating one dial value."""
         # Thresholds are set in one pass over the text and checked in another; shuffling collects decisions in one more.
         passes = 2 * self._trait(sweep).calibrates + bool(sweep.variant)
         # A step of training costs three passes, but may be in bf16, which no pass of an evaluation is.
-        read_s = _ROUGH_SEQUENCE_S / 3 if self.work is None else self.work.reading_s
+        read_s = self._sequence_s(sweep.training) / 3 if self.work is None else self.work.reading_s
         return passes * sweep.config.evaluation.calibration_examples * read_s
 
     def points_left(self, sweep: DialEvaluation) -> int:
@@ -311,6 +319,26 @@ class Estimator:
     def _trait(self, sweep: DialEvaluation) -> Trait:
         return self._traits.get(str(sweep.spec), Trait())
 
+    def _sequence_s(self, training: TrainingRun) -> float:
+        """Seconds of training on one sequence."""
+        known = self._means.get(("sequence", training.content["backbone"], training.spec.name))
+        if known is None:
+            known = _ROUGH_SEQUENCE_S if self.work is None else self.work.sequence_s(training.spec)
+        return known
+
+    @cached_property
+    def _means(self) -> dict[tuple[str, ...], float]:
+        """Mean seconds of a sequence and of a document in the records, by backbone and method.
+
+        Records that cannot be read are left out: an estimate must not raise an error.
+        """
+        seen: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
+        for record in map(Record, (self._out / "records").glob("*")):
+            with suppress(*_UNREADABLE):
+                if (record.read("env") or {})["machine"] == platform.node():
+                    _add_times_of(record, seen)
+        return {key: fmean(values) for key, values in seen.items()}
+
 
 def steps_left(training: TrainingRun) -> int:
     """Number of optimizer steps between the newest checkpoint and the end."""
@@ -318,3 +346,16 @@ def steps_left(training: TrainingRun) -> int:
         return 0
     newest = resume.newest(training.folder / RESUME_FOLDER)
     return training.steps - (resume.steps_done(newest) if newest else 0)
+
+
+def _add_times_of(record: Record, seen: defaultdict[tuple[str, ...], list[float]]) -> None:
+    """Add the times in one record to `seen`."""
+    config = record.read("config") or {}
+    for sweep in map(Record, record.folder.glob("eval/*")):
+        method = (sweep.read("config") or {}).get("method", "")
+        for point in (sweep.read("points") or {}).values() if method else ():
+            about = "document", config["backbone"], method_name(method), point["task"]
+            seen[about].append(point["wall_s"] / point["docs"])
+    if (timing := record.read("timing") or {}).get("steps"):
+        one_s = timing["train_s"] / (timing["steps"] * config["recipe"]["batch_size"])
+        seen["sequence", config["backbone"], method_name(config["method"])].append(one_s)

@@ -267,11 +267,11 @@ def carry_out(
 ) -> list[Failure]:
     """Do all work of a plan, or of a shard, that is not on disk yet, and return what was not done.
 
-    Without a number of `workers`, `useful_processes` decides. Without an estimator, times are guesses.
+    Without a number of `workers`, `useful_processes` decides. Without an estimator, times come from records alone.
     """
     limits = limits_of(plan.config)
     settle(plan)
-    jobs = jobs_left(plan, estimator or Estimator(), shard)
+    jobs = jobs_left(plan, estimator or Estimator(plan.config.out), shard)
     if not jobs:
         return []
     seconds = sum(job.seconds for job in jobs)

@@ -115,7 +115,7 @@ def preflight(
 
     Args:
         jobs: Processes that will be used; `None` decides as `run` does.
-        timed: Whether to forecast how long the work will take.
+        timed: Whether to forecast how long work will take that no record tells about.
         measures: See `plan`.
 
     Raises:
@@ -171,14 +171,14 @@ def preflight(
     work = Workload(config, facts.empty, tokenizer, most)
     if config.train.steps:
         check_memory(work, dict.fromkeys(each.spec for each in whole.untrained if each.steps), most)
-    estimator = Estimator(work if timed else None, traits)
+    estimator = Estimator(config.out, work if timed else None, traits)
     try:
         with reporter.task("forecast", total=1) as task:
             seconds = estimator.total(whole)
             task.advance()
     except Exception as error:  # noqa: BLE001 - a forecast must not prevent a run: its work reports what is wrong
         reporter.line(f"How long the run takes is not known: the forecast failed ({message_of(error)}).")
-        estimator = Estimator(None, traits)
+        estimator = Estimator(config.out, None, traits)
         seconds = estimator.total(whole)
     jobs = jobs or useful_processes(config, seconds)
     return Preflight(whole, facts, findings.notes, needed, estimator, jobs, work)

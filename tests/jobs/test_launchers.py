@@ -41,7 +41,7 @@ def test_shards_are_the_plan_each_cell_once(config_of, parts):
 def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     config = config_of("dense,router_tuned_mod")
     whole = plan(config)
-    jobs = jobs_left(whole, Estimator(), Shard(2, 2))
+    jobs = jobs_left(whole, Estimator(config.out), Shard(2, 2))
     assert [(str(job.training.spec), len(job.sweeps)) for job in jobs] == [
         ("dense", 0),
         ("router_tuned_mod", 0),
@@ -52,7 +52,7 @@ def test_a_shard_has_the_trainings_its_cells_start_from(config_of, lines):
     with exclusive(record.folder, "it", lines):
         record.begin(whole.trainings[0].content)
         record.fail(RuntimeError("no"))
-    jobs = jobs_left(whole, Estimator(), Shard(2, 2))
+    jobs = jobs_left(whole, Estimator(config.out), Shard(2, 2))
     assert [str(job.training.spec) for job in jobs] == ["router_tuned_mod"] * 2
 
 

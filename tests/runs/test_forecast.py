@@ -1,9 +1,14 @@
-"""How long a plan will take: FLOPs at a measured rate, else a guess. No forecast stands in a run's way."""
+"""How long a plan will take: means of records, else FLOPs at a measured rate, else a guess. No forecast stands in a
+run's way.
+"""
 
+import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -18,6 +23,7 @@ from adaptive_bench.runs.forecast import Asked, Estimator, Prices, Trait, Worklo
 from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.runs.run_checks import preflight
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.records import Record
 from adaptive_bench.training.cost import FlopCount
 
 
@@ -37,7 +43,7 @@ class Told:
 
 def test_without_anything_it_is_a_guess_and_says_so(config_of):
     training, sweep = work_of(config_of("dense"))
-    estimator = Estimator()
+    estimator = Estimator(training.folder.parent)
     assert estimator.training(training) > 0 and estimator.sweep(sweep) > 0
     assert all("(rough)" in line["time"] for line in describe(plan(config_of("dense"))))
 
@@ -46,23 +52,48 @@ def test_a_speed_wins_over_a_guess(config_of):
     config = config_of("dense,gateskip")
     training, other = plan(config).trainings
     sweep = plan(config).sweeps[0]
-    plain = Estimator(Told())
+    plain = Estimator(config.out, Told())
     assert plain.training(training) == plain.training(other) == 3 * 2 * 2.0
     assert plain.point(sweep) == 3 * 5.0
-    calibrated = Estimator(Told(), {"dense": Trait(calibrates=True)})  # each dial value takes longer
+    calibrated = Estimator(config.out, Told(), {"dense": Trait(calibrates=True)})  # each dial value takes longer
     assert calibrated.sweep(sweep) > plain.sweep(sweep) and plain.calibration(sweep) == 0.0
     # One pass sets thresholds, another checks them: passes of evaluation, whatever a step of training takes.
     assert calibrated.calibration(sweep) == 2 * config.evaluation.calibration_examples * 0.5
     assert calibrated.point(sweep) == plain.point(sweep)
 
 
+def test_means_of_records_of_the_same_method_win(config_of):
+    config = config_of("random_skip[trained=true],dense")
+    run(config, jobs=1)
+    trained, measured = [], []
+    for record in map(Record, (config.out / "records").iterdir()):
+        if record.read("config")["method"] == "dense":
+            continue
+        timing = record.read("timing")
+        trained.append(timing["train_s"] / timing["steps"] / 2)
+        points = [one for sweep in record.folder.glob("eval/*") for one in Record(sweep).read("points").values()]
+        measured += [point["wall_s"] / 3 for point in points]
+    training, sweep = work_of(config_of("random_skip[trained=true]", seeds=(2,)))
+    for estimator in (Estimator(config.out), Estimator(config.out, Told())):
+        assert estimator.training(training) == pytest.approx(3 * 2 * fmean(trained))
+        assert estimator.point(sweep) == pytest.approx(3 * fmean(measured))
+
+
 @pytest.mark.parametrize("error", [RuntimeError("no time"), MemoryError("no room"), ZeroDivisionError()])
 def test_a_forecast_that_fails_prevents_no_run(config_of, lines, monkeypatch, error):
+    """Neither a forecast nor what lies among the records can."""
+
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(Workload, "sequence_s", fail)
     config = config_of("dense")
+    for name, text in (("a", "["), ("b", "[]"), ("c", '{"env": {"machine": 3}}'), ("d", '"x"')):
+        (config.out / "records" / name).mkdir(parents=True)
+        (config.out / "records" / name / "record.json").write_text(text)
+    empty = {"backbone": "b", "method": "dense", "recipe": {"batch_size": 0}}
+    sections = {"env": {"machine": platform.node()}, "config": empty, "timing": {"steps": 1, "train_s": 1}}
+    (config.out / "records" / "a" / "record.json").write_text(json.dumps(sections))
     assert run(config, lines, jobs=1).exit_code == 0
     assert [line for line in lines.lines if "is not known: the forecast failed" in line]
 
