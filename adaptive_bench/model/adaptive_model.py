@@ -14,13 +14,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.hub import download, is_hub_id, upload
 from adaptive_bench.method import Site, method_of, trained_alike
 from adaptive_bench.method.dial import check_step
 from adaptive_bench.model import calibration, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.calibration import checked_savings, checked_text
-from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.stored_calibration import Snapshot
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
@@ -250,7 +250,7 @@ class AdaptiveModel(HuggingFaceModel):
         folder: Path | str,
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
-        pretrained: Pretrained | None = None,
+        pretrained: files.Pretrained | None = None,
         adapters: Adapters | None = None,
     ) -> None:
         """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
@@ -260,11 +260,8 @@ class AdaptiveModel(HuggingFaceModel):
                 these weights instead of copying them.
             adapters: Adapters on the pretrained weights, which are written into the folder.
         """
-        folder = Path(folder)
         self._forget_what_is_stale()
-        files.save(self, folder, pretrained, adapters)
-        if tokenizer is not None:
-            files.add_tokenizer(folder, tokenizer)
+        files.save(self, Path(folder), tokenizer, pretrained, adapters)
 
     def push_to_hub(
         self,
@@ -285,11 +282,9 @@ class AdaptiveModel(HuggingFaceModel):
         with TemporaryDirectory() as name:
             folder, base = Path(name), str(self.backbone_model.name_or_path)
             self.save_pretrained(folder, tokenizer)
-            # The card lists what users can set, and 0 always works.
-            savings = sorted({*self._dials, *self.method.dial_table.measured.values()} - {0.0})
-            card = model_card(self, title=repo_id, base=base if is_hub_id(base) else None, savings=savings)
+            card = files.model_card(self, title=repo_id, base=base if is_hub_id(base) else None)
             (folder / "README.md").write_text(card, encoding="utf-8")
-            return uploaded(folder, repo_id, private=private, token=token, message=commit_message)
+            return upload(folder, repo_id, private=private, token=token, message=commit_message)
 
     @classmethod
     def load(
@@ -344,7 +339,7 @@ class AdaptiveModel(HuggingFaceModel):
                 calibration.
         """
         if isinstance(folder, str) and is_hub_id(folder):
-            folder = fetched(folder)
+            folder = download(folder)
         folder = Path(folder)
         saved = files.read(folder)
         spec = saved.spec if spec is None else MethodSpec.of(spec)

@@ -11,26 +11,28 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, licence_of
 from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic
-from adaptive_bench.store.keys import digests
+from adaptive_bench.store.keys import changed, digests
 from adaptive_bench.store.manifest import make_again
 from adaptive_bench.store.runs import is_run
 
@@ -38,6 +40,55 @@ _SCHEMA = 1
 _ABOUT, _TENSORS, _BACKBONE, _ADAPTERS = "adaptive.json", "method.safetensors", "backbone", "adapters"
 _TOKENIZER = "tokenizer_config.json"
 _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # errors from reading malformed JSON
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The location of pretrained weights.
+
+    Attributes:
+        location: A folder in Hugging Face layout, or a hub id.
+        revision: Commit of the hub id, `None` for a folder.
+        sha256: Digests of a folder's weights and config; loading refuses files with other digests.
+    """
+
+    location: str
+    revision: str | None = None
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, location: str, revision: str | None) -> Pretrained:
+        """The weights at a location, with their current digests."""
+        if revision is not None:
+            return cls(location, revision)
+        folder = Path(location)
+        return cls(location, None, digests(folder, [folder / "config.json", *folder.glob("*.safetensors")]))
+
+    def load(self, **kwargs: Any) -> PreTrainedModel:
+        """Load the model, by default in fp32; `kwargs` are for its `from_pretrained`."""
+        rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
+        here = self.revision is None
+        # A hub's commit cannot change, but a folder can.
+        if here and (different := changed(Path(self.location), self.sha256)):
+            raise EnvironmentProblem(
+                f"{rule} as they were, but {', '.join(different)} changed or is missing. Put the folder back, or train "
+                f"again."
+            )
+        try:
+            # A folder is loaded without asking the hub; its revision means nothing.
+            with nullcontext() if here else hub_or_cache(Needed("model", self.location)):
+                return AutoModelForCausalLM.from_pretrained(
+                    self.location,
+                    revision=self.revision or "main",
+                    local_files_only=here,
+                    use_safetensors=True,
+                    **{"dtype": torch.float32} | kwargs,
+                )
+        except (OSError, ValueError, SafetensorError, OutOfReach) as error:
+            raise EnvironmentProblem(
+                f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or connect to the "
+                f"hub, with HF_TOKEN set for a gated model."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -117,7 +168,11 @@ class SavedModel:
 
 
 def save(
-    model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
+    model: ForwardModel,
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    pretrained: Pretrained | None = None,
+    adapters: Adapters | None = None,
 ) -> None:
     """Write a model into a folder, creating it if needed. Stored calibrations there, of earlier weights, are removed.
 
@@ -142,6 +197,8 @@ def save(
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
     elif adapters is not None:
         adapters.save(folder / _ADAPTERS)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
     calibrated = stored_calibration.StoredCalibration.of(model.method, {}, "")
     parts = {"method": model.method.state_dict(), "thresholds": calibrated.thresholds, "fitted": calibrated.fitted}
     save_file(stored_calibration.flat(parts), folder / _TENSORS)
@@ -154,20 +211,6 @@ def save(
     files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
     about["sha256"] = digests(folder, [folder / _TENSORS, *files])  # tells this model from others; see `lm-eval`
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-
-
-def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Add a tokenizer to a model's folder unless it has one. The file by which a tokenizer is recognised comes last."""
-    if (folder / _TOKENIZER).is_file():
-        return
-    with atomic.temporary_folder(folder / "tokenizer") as temporary:
-        tokenizer.save_pretrained(temporary)
-        # Sorting by whether a file is `_TOKENIZER` puts that one last.
-        for file in sorted(temporary.rglob("*"), key=lambda path: path.name == _TOKENIZER):
-            if file.is_file():
-                target = folder / file.relative_to(temporary)
-                target.parent.mkdir(exist_ok=True)
-                file.replace(target)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -238,3 +281,59 @@ def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:
         f"A saved adaptive model needs a readable {part}, got {type(error).__name__} in {folder}: {error}. "
         f"{make_again(folder)}"
     )
+
+
+_CARD = """# {title}
+
+`{spec}` on a {layers}-layer {family}, trained and measured with adaptive-bench: a method decides which tokens execute
+which attention and MLP branch, and the share of skipped branches is set after training.
+
+```python
+from adaptive_bench import AdaptiveModel
+from transformers import AutoTokenizer
+
+model = AdaptiveModel.from_pretrained("{folder}"{calibration})
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model.saving = 0.15
+written = model.generate(**tokenizer("...", return_tensors="pt"), max_new_tokens=64)
+model.compute_report()["saved"]
+```
+
+`AutoModelForCausalLM` cannot load this folder: the method would be lost.{calibrations}
+"""
+
+
+def model_card(
+    model: ForwardModel,
+    *,
+    title: str,
+    base: str | None,
+    calibrations: Sequence[str] = (),
+    results: str = "",
+) -> str:
+    """A README in the hub's format, with the licence of the pretrained model if its card names one.
+
+    Args:
+        title: Title of the page, and the folder's name in the example.
+        base: Hub id of the pretrained model, if it has one.
+        results: Markdown for the end of the page.
+    """
+    about = {
+        "library_name": "adaptive-bench",
+        "pipeline_tag": "text-generation",
+        "tags": ["adaptive-computation", model.spec.name],
+        **({"base_model": base} if base else {}),
+        **({"license": licence} if (licence := licence_of(base or str(model.backbone_model.name_or_path))) else {}),
+    }
+    told = f" Calibrated on: {', '.join(calibrations)}." if calibrations else ""
+    several = len(calibrations) > 1 and stored_calibration.POOLED not in calibrations
+    text = _CARD.format(
+        title=title,
+        folder=title,
+        spec=model.spec,
+        layers=model.backbone.num_layers,
+        family=model.backbone_model.config.model_type,
+        calibration=f', calibration="{calibrations[0]}"' if several else "",
+        calibrations=told,
+    )
+    return f"---\n{yaml.safe_dump(about, sort_keys=False)}---\n\n{text}\n{results}".rstrip() + "\n"

@@ -17,7 +17,7 @@ from adaptive_bench import processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
 from adaptive_bench.free_memory import give_back, keep_blocks
 from adaptive_bench.model.adapters import Adapters
-from adaptive_bench.model.hub_models import Pretrained
+from adaptive_bench.model.saving import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.store import atomic

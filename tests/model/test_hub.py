@@ -12,7 +12,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.hub import HubAnswer
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.hub_models import model_card
+from adaptive_bench.model.saving import model_card
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def hub(tmp_path, monkeypatch):
 
 
 def test_a_model_comes_back_as_it_was(hub, make_model, make_backbone, random_text):
-    """With its calibration; the card names base model, method and savings."""
+    """With its calibration; the card names base model and method."""
     backbone = make_backbone("llama")
     backbone.name_or_path = "owner/base"
     model, ids = make_model("gateskip", backbone=backbone), random_text(2, 9)
@@ -56,15 +56,14 @@ def test_a_model_comes_back_as_it_was(hub, make_model, make_backbone, random_tex
     assert 'AdaptiveModel.from_pretrained("user/skips")' in text
 
 
-def test_the_card_names_licence_and_savings(make_model, make_backbone, tmp_path):
+def test_the_card_names_the_licence(make_model, make_backbone, tmp_path):
     """The licence is the one that the card of the base model names, where it is here."""
     backbone = make_backbone("llama")
     (tmp_path / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Base\n")
     backbone.name_or_path = str(tmp_path)
-    card = model_card(make_model("gateskip", backbone=backbone), title="mine", base=None, savings=[0.1, 0.25])
-    _, front, text = card.split("---\n", 2)
+    card = model_card(make_model("gateskip", backbone=backbone), title="mine", base=None)
+    _, front, _ = card.split("---\n", 2)
     assert yaml.safe_load(front)["license"] == "apache-2.0"
-    assert "Calibrated for savings of 0.1, 0.25." in text
     (tmp_path / "README.md").write_text("no front matter")
     assert "license" not in model_card(make_model("dense", backbone=backbone), title="mine", base=None)
 
@@ -87,7 +86,7 @@ def test_a_path_with_a_mistake_is_not_looked_up_in_silence(tmp_path, monkeypatch
     monkeypatch.setattr("adaptive_bench.hub.ask", lambda: off)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    with pytest.raises(EnvironmentProblem, match=r"no such folder in 'runs'.*AdaptiveModel\.load"):
+    with pytest.raises(EnvironmentProblem, match=r"is no folder here.*AdaptiveModel\.load"):
         AdaptiveModel.from_pretrained("runs/gateskip")
     with pytest.raises(EnvironmentProblem, match=r"'owner/gateskip' cannot be read"):
         AdaptiveModel.from_pretrained("owner/gateskip")
