@@ -24,12 +24,12 @@ import torch
 from adaptive_bench.engine.ledger import Ledger, saved_shares
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
+from adaptive_bench.hardware import environment
 from adaptive_bench.headroom.named_models import Subjects, find_subjects, saved_folder
 from adaptive_bench.headroom.task_texts import requests_of
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import Quantiles, in_turns, speedups
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.speculative_decoding import Speculation, self_speculate
 from adaptive_bench.progress import Reporter

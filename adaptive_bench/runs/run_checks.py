@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig, default_presets
 from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
-from adaptive_bench.free_memory import free_on
+from adaptive_bench.hardware import free_on
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template
 from adaptive_bench.progress import Reporter, SilentReporter, duration

@@ -14,8 +14,8 @@ from adaptive_bench import processes, stopping
 from adaptive_bench.backbone.weights import library_versions
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.hardware import environment, find_batch_size
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.hardware import environment, find_batch_size
 from adaptive_bench.model.saving import Pretrained
 from adaptive_bench.progress import Event, Line, Reporter, SilentReporter, TaskAdvanced, TaskStarted
 from adaptive_bench.runs.backbone_source import BackboneSource, find_device, planned_backbone

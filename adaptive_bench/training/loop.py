@@ -15,7 +15,7 @@ from accelerate.utils import set_seed
 
 from adaptive_bench import processes, stopping
 from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
-from adaptive_bench.free_memory import give_back, keep_blocks
+from adaptive_bench.hardware import give_back, keep_blocks
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.saving import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from accelerate.utils.memory import clear_device_cache
 
-from adaptive_bench.free_memory import usable_bytes
-from adaptive_bench.model.hardware import ran_out_of_memory
+from adaptive_bench.hardware import ran_out_of_memory, usable_bytes
 from adaptive_bench.training.cost import dry_step, without_values
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample, training_batch

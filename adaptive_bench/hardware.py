@@ -1,20 +1,74 @@
-"""Measures how much memory this process may still take: of the machine, of its cgroups, or of its GPU."""
+"""Finds and describes the device, measures what memory is free there, and repeats work that does not fit into it."""
 
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.progress import Reporter
+from adaptive_bench.validation import DEVICE_RULE, check_device
+
+R = TypeVar("R")
+_LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
 _USABLE = 0.7  # share of free memory to plan with, since a process takes more than the plan counts
 _ROOT = Path("/")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 _UNLIMITED = 1 << 60  # cgroups of version 1 write a number at least this large if there is no limit
 _workers = 1
+
+
+def find_device(name: str) -> torch.device:
+    """Return the torch device behind `auto`, `cpu`, `cuda:0`, ..."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(name)
+    try:
+        device = torch.device(name)
+        # A device of a valid name may still be missing; only using it tells.
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device, or device= in Python.") from error
+    return device
+
+
+def processor() -> str:
+    """Return the name of the CPU."""
+    file = Path("/proc/cpuinfo")
+    model = re.search(r"^model name\s*: (.+)$", file.read_text(), re.MULTILINE) if file.is_file() else None
+    return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
+
+
+def describe_device(device: torch.device | str) -> str:
+    """Return the name of the GPU or the CPU behind a device."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return processor()
+
+
+def environment(device: torch.device | str) -> dict[str, Any]:
+    """Return versions and hardware of this process, as records keep them in `env.json`."""
+    return {
+        "machine": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{library: version(library) for library in _LIBRARIES},
+        "device": str(device),
+        "device_name": describe_device(device),
+        "threads": torch.get_num_threads(),
+    }
 
 
 def share_among(workers: int) -> None:
@@ -115,3 +169,42 @@ def _free_of_cgroups(root: Path) -> list[int]:
 def _glibc() -> ctypes.CDLL | None:
     library = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
     return library if hasattr(library, "malloc_trim") else None
+
+
+class OutOfMemory(EnvironmentProblem):
+    """A batch does not fit into memory; `find_batch_size` tries a smaller one."""
+
+
+def find_batch_size(
+    what: str,
+    work: Callable[[int], R],
+    batch_size: int,
+    reporter: Reporter,
+    is_shortage: Callable[[Exception], bool] | None = None,
+) -> tuple[R, int]:
+    """Return the result of some work at the largest batch size that fits, and that size: the first one, halved whenever
+    memory runs out. The work then starts from the beginning; at 1 the error is passed on.
+
+    Args:
+        is_shortage: Tells which errors mean that; by default all that say so (`ran_out_of_memory`).
+    """
+    from accelerate.utils.memory import clear_device_cache  # absent where only PyTorch and transformers are
+
+    while True:
+        try:
+            return work(batch_size), batch_size
+        except Exception as error:
+            if not (is_shortage or ran_out_of_memory)(error) or batch_size == 1:
+                raise
+        # Outside the handler, because its traceback would keep the tensors of the failed batch alive.
+        batch_size //= 2
+        clear_device_cache(garbage_collection=True)
+        reporter.line(f"{what}: out of memory; now {batch_size} sequence(s) at a time")
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether an error means that the device (or the machine) has no memory left."""
+    from accelerate.utils.memory import should_reduce_batch_size
+
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError | OutOfMemory)
+    return known or (isinstance(error, Exception) and should_reduce_batch_size(error))
