@@ -27,9 +27,8 @@ from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.comparability import FACTS
 from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
-from adaptive_bench.training.loop import RESUME_FOLDER, train
+from adaptive_bench.training.loop import RESUME_FOLDER, Tracking, train
 from adaptive_bench.training.target import Target, price
-from adaptive_bench.training.tracking import Tracking
 
 _PRICING_BATCH = 16  # sequences
 _PRICING_TOKENS = 5_000  # about; the text is read up to 25 times, and costs hardly differ from text to text

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from accelerate.tracking import GeneralTracker, TensorBoardTracker, TrackioTracker, WandBTracker
 from accelerate.utils import set_seed
 
 from adaptive_bench import processes, stopping
-from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
+from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged, UsageError
 from adaptive_bench.hardware import give_back, keep_blocks
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.saving import Pretrained
@@ -26,9 +29,8 @@ from adaptive_bench.task import Example
 from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount
 from adaptive_bench.training.distributed import DistributedTraining, whole
-from adaptive_bench.training.encoding import DataOrder, EncodedExample, encode_examples, order_digest, padding_id
+from adaptive_bench.training.encoding import DataOrder, EncodedExample, describe, encode_examples, padding_id
 from adaptive_bench.training.micro_batches import MicroBatches, StepLoss, accumulate, split
-from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,7 +38,67 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 RESUME_FOLDER, CHECKPOINT_FOLDER = "resume", "checkpoint"
+_PROJECT = "adaptive-bench"  # name of the project in trackers
 _FALLS_FROM = 0.6  # share of the steps after which the plateau of the rate ends and its linear fall begins
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where a training's curves are sent, besides the log that every training keeps.
+
+    Attributes:
+        names: Trackers: `tensorboard`, `trackio`, `wandb`; none by default.
+        run, title: The training's id, under which a resumed one continues, and its title.
+        folder: Folder for trackers that write files.
+        about: Settings shown beside the curves.
+    """
+
+    names: tuple[str, ...] = ()
+    run: str = ""
+    title: str = ""
+    folder: Path = Path()
+    about: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    @contextmanager
+    def begun(self, steps_done: int) -> Iterator[tuple[GeneralTracker, ...]]:
+        """The trackers, ready for the step after `steps_done`."""
+        trackers = tuple(self._tracker(name, steps_done) for name in self.names)
+        for tracker in trackers:
+            tracker.start()
+            if not isinstance(tracker, TensorBoardTracker):  # TensorBoard would create another folder at every start
+                tracker.store_init_configuration(dict(self.about))
+        try:
+            yield trackers
+        finally:
+            for tracker in trackers:
+                tracker.finish()
+
+    def _tracker(self, name: str, steps_done: int) -> GeneralTracker:
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        match name:
+            case "tensorboard":  # what was logged after the checkpoint is logged again
+                return TensorBoardTracker(f"{self.title} {self.run}", folder, purge_step=steps_done + 1)
+            case "wandb":
+                return WandBTracker(_PROJECT, id=self.run, name=self.title, resume="allow", dir=str(folder))
+            case _:
+                return TrackioTracker(_PROJECT, name=f"{self.title} {self.run}", resume="allow")
+
+
+def check_trackers(names: tuple[str, ...]) -> None:
+    """Check that the packages of the trackers are installed; a `UsageError` if one is missing."""
+    for name in names:
+        if find_spec(name) is None:
+            raise UsageError(
+                f"--track {name} needs the package {name!r}, which is not installed. Install it with `pip install "
+                f"'adaptive-bench[{name}]'`, or leave --track out: curves are in each record's train.jsonl anyway."
+            )
+
+
+def _curves(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a log entry, one for each curve."""
+    terms = {f"terms/{name}": value for name, value in entry["terms"].items()}
+    return {key: entry[key] for key in ("loss", "lr", "gradient_norm", "tokens")} | terms
 
 
 def train(
@@ -88,7 +150,7 @@ def train(
     if processes.current_group().is_main_process:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        Record(folder).write("data", _describe(encoded, order))
+        Record(folder).write("data", describe(encoded, order))
     # Before adapters get their initial values, which are drawn.
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
@@ -96,27 +158,6 @@ def train(
         training.run(curves or Tracking(), pretrained)
     finally:
         training.count.close()
-
-
-def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
-    used = [encoded[index] for step in range(len(order)) for index in order[step]]
-    return {
-        "examples": len(encoded),
-        "truncated_examples": sum(example.truncated for example in encoded),
-        "prompt_tokens": _spread([example.prompt_length for example in encoded]),
-        "completion_tokens": _spread([len(example.token_ids) - example.prompt_length for example in encoded]),
-        "sequences": len(used),
-        "tokens": sum(len(example.token_ids) for example in used),
-        "loss_tokens": sum(example.loss_tokens for example in used),
-        "order_sha256": order_digest(encoded, order),
-    }
-
-
-def _spread(lengths: Sequence[int]) -> dict[str, int]:
-    """Minimum, median, 95th percentile and maximum of some lengths."""
-    ordered = sorted(lengths) or [0]
-    at = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
-    return {name: ordered[math.ceil(share * (len(ordered) - 1))] for name, share in at.items()}
 
 
 class _Training:
@@ -171,7 +212,7 @@ class _Training:
                     atomic.append_text(self.log_path, json.dumps(entry) + "\n")
                 # After the log, which is what a resumed training goes by.
                 for tracker in trackers:
-                    tracker.log(values_of(entry), step=step + 1)
+                    tracker.log(_curves(entry), step=step + 1)
                 due = (step + 1) % self.recipe.checkpoint_every == 0
                 # The leader's request to stop counts for all processes. After the last step `_finish` writes the model.
                 if (due or self.processes.gather(stopping.requested())[0]) and step + 1 < total:
