@@ -17,7 +17,6 @@ import torch
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import Reporter
-from adaptive_bench.validation import DEVICE_RULE, check_device
 
 R = TypeVar("R")
 _LIBRARIES = ("adaptive-bench", "torch", "transformers", "lm-eval", "accelerate", "datasets")
@@ -32,14 +31,17 @@ def find_device(name: str) -> torch.device:
     """Return the torch device behind `auto`, `cpu`, `cuda:0`, ..."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(name)
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"{device.type} is not supported")
         # A device of a valid name may still be missing; only using it tells.
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device, or device= in Python.") from error
+        raise UsageError(
+            f"A device is auto, cpu, cuda or cuda:<number>, got {name!r}: {reason}. Set --device, or device= in Python."
+        ) from error
     return device
 
 
@@ -88,12 +90,11 @@ def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
 
 
 def free_on(device: torch.device, root: Path = _ROOT) -> int | None:
-    """Return all free memory of a device; `None` if that is unknown."""
-    return free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
-
-
-def free_bytes(root: Path = _ROOT) -> int | None:
-    """Return the smallest of what the machine and every cgroup of this process has left; `None` if neither says."""
+    """Return all free memory of a device; `None` if that is unknown. On the CPU it is the smallest of what the machine
+    and every cgroup of this process has left.
+    """
+    if device.type != "cpu":
+        return _free_on_gpu(device)
     found = [_free_of_machine(root), *_free_of_cgroups(root)]
     return min((each for each in found if each is not None), default=None)
 
