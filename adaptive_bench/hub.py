@@ -1,4 +1,4 @@
-"""The Hugging Face hub: finds out within seconds whether it answers, and downloads and uploads models.
+"""The Hugging Face hub: finds out within seconds whether it answers, and downloads models.
 
 The libraries retry a hub that does not answer for a minute per file. Here one request decides: without an answer the
 libraries are told to read only their cache, and whatever is missing there is reported at once.
@@ -207,22 +207,6 @@ def download(name: str) -> Path:
             f"{message_of(error)[:300].rstrip('.')}. Check the name; a private model needs HF_TOKEN, and a run's model "
             f"is loaded with AdaptiveModel.load(run, method)."
         ) from error
-
-
-def upload(folder: Path, name: str, *, private: bool | None, token: str | None, message: str) -> str:
-    """Upload a folder to a repository, creating it if needed; return its address."""
-    from huggingface_hub import HfApi
-
-    api = HfApi(token=token)
-    try:
-        repository = api.create_repo(name, private=private, exist_ok=True)
-        api.upload_folder(folder_path=folder, repo_id=repository.repo_id, commit_message=message)
-    except (OSError, ValueError) as error:
-        raise EnvironmentProblem(
-            f"The model cannot be uploaded to {name!r}: {message_of(error)[:300]}. Check the name, and log in with "
-            f"`hf auth login` or give token=..."
-        ) from error
-    return str(repository)
 
 
 def licence_of(location: str) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.hub import download, is_hub_id, upload
+from adaptive_bench.hub import download, is_hub_id
 from adaptive_bench.method import Site, method_of, trained_alike
 from adaptive_bench.method.dial import check_step
 from adaptive_bench.model import calibration, stored_calibration
@@ -263,29 +262,6 @@ class AdaptiveModel(HuggingFaceModel):
         self._forget_what_is_stale()
         files.save(self, Path(folder), tokenizer, pretrained, adapters)
 
-    def push_to_hub(
-        self,
-        repo_id: str,
-        tokenizer: PreTrainedTokenizerBase | None = None,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        commit_message: str = "Upload an adaptive model",
-    ) -> str:
-        """Upload what `save_pretrained` writes, with a model card, to a repository of the Hugging Face hub.
-
-        `AdaptiveModel.from_pretrained(repo_id)` loads it. Returns the repository's address.
-
-        Raises:
-            EnvironmentProblem: The hub refuses the upload or cannot be reached.
-        """
-        with TemporaryDirectory() as name:
-            folder, base = Path(name), str(self.backbone_model.name_or_path)
-            self.save_pretrained(folder, tokenizer)
-            card = files.model_card(self, title=repo_id, base=base if is_hub_id(base) else None)
-            (folder / "README.md").write_text(card, encoding="utf-8")
-            return upload(folder, repo_id, private=private, token=token, message=commit_message)
-
     @classmethod
     def load(
         cls, run: Path | str, method: MethodSpec | str, *, out: Path | str = DEFAULT_OUT, **kwargs: Any
@@ -322,7 +298,7 @@ class AdaptiveModel(HuggingFaceModel):
         keep_first: bool | None = None,
         **kwargs: Any,
     ) -> AdaptiveModel:
-        """Load a model written by `save_pretrained`, `push_to_hub` or the training of a run.
+        """Load a model written by `save_pretrained`, `adaptive-bench export-model` or the training of a run.
 
         Args:
             folder: A folder, or, if there is no such folder, an id of the Hugging Face hub.

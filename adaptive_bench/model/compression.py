@@ -63,8 +63,8 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
     if not torch.allclose(ours, expected, rtol=0, atol=_ROUNDING * float(expected.abs().max())):
         raise UsageError(
             f"A pruned model must have the method's logits without those layers, got other logits from {model.spec}: "
-            f"some token skips another branch, or something replaces a layer. Name a method that leaves out whole "
-            f"layers, such as static_depth."
+            f"some token skips another branch, or it replaces a layer by something else. Name a method that leaves out "
+            f"whole layers, such as static_depth."
         )
     return found
 
