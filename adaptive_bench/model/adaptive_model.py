@@ -255,9 +255,7 @@ class AdaptiveModel(HuggingFaceModel):
         """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
 
         Args:
-            pretrained: Pretrained weights that the backbone equals, apart from the adapters. The folder then names
-                these weights instead of copying them.
-            adapters: Adapters on the pretrained weights, which are written into the folder.
+            pretrained, adapters: As in `adaptive_bench.model.saving.save`.
         """
         self._forget_what_is_stale()
         files.save(self, Path(folder), tokenizer, pretrained, adapters)
@@ -343,7 +341,7 @@ class AdaptiveModel(HuggingFaceModel):
         )
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
-        name = stored_calibration.choose(folder, self.spec, wanted, needed=self.needs_calibration)
+        name = stored_calibration.choose(folder, self.spec, wanted)
         if name is None:
             self._uncalibrated = stored_calibration.why_none(folder, self.spec)
         else:
@@ -353,10 +351,9 @@ class AdaptiveModel(HuggingFaceModel):
             self._dials = {round(share, 6): dial for share, dial in stored.dials.items()}
 
     def store_calibration(self, folder: Path | str, name: str, dials: Mapping[float, float], text: str) -> None:
-        """Store the calibration beside the weights in a folder, for `from_pretrained` to load.
+        """Store the calibration beside these weights in a folder, for `from_pretrained` to load.
 
         Args:
-            folder: Folder of a saved model with these weights.
             name: Name of a task, or `pooled`.
             dials: Dial values by the saving for which they were chosen.
             text: Digest of the calibration text; a stored calibration on another text is replaced.

@@ -66,19 +66,14 @@ def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | No
     call.labels = labels.to(call.input_ids.device)
     if labels.device.type == "cpu":  # the labelled tokens are known without waiting for a device
         written_from = label_follows(labels).flatten().nonzero()[:, 0]
-        if call.training and call.spread is None and not step_labels:  # else other calls or processes may have labels
-            check_some_label(written_from)
+        # The mean loss would be NaN, unless other processes or calls have labels.
+        if call.training and call.spread is None and not step_labels and not written_from.numel():
+            raise UsageError(
+                "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, "
+                "or each row has one token alone. Leave such a batch out, or give it labels."
+            )
         call.written_from = written_from.to(call.input_ids.device)
     return share
-
-
-def check_some_label(counted: Tensor) -> None:
-    """Refuse to train if no label counts, since the mean loss would be NaN."""
-    if not counted.numel():
-        raise UsageError(
-            "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, or "
-            "each row has one token alone. Leave such a batch out, or give it labels."
-        )
 
 
 def positions_to_keep(wanted: Tensor | int) -> tuple[Any, Any]:

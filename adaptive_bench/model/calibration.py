@@ -49,7 +49,7 @@ def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iter
     assert thresholds is not None
     points = []
     try:
-        with _measuring(model):
+        with measuring(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
                 share = _skip_share(model.method)
@@ -148,7 +148,7 @@ def solve_dials(
 
 def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a travel of the dial."""
-    with _measuring(model):
+    with measuring(model):
         model.dial = model.method.dial.at(travel)  # this empties the ledger
         for batch in batches:
             model(**after_prompts(model, batch), logits_to_keep=1)
@@ -202,7 +202,7 @@ def _text_parts(batch: dict[str, Tensor]) -> dict[str, Any]:
 @torch.no_grad()
 def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
     """Let a method measure on a text, with a dial that skips nothing; model and ledger stay unchanged."""
-    with _measuring(model):
+    with measuring(model):
         model.executor = "packed"  # it calls `Decision.otherwise` only for skipping tokens, of which there are none
         model.dial = model.method.dial.skip_nothing
         by(_Text(model, batches))
@@ -278,7 +278,7 @@ def unbooked(model: ForwardModel) -> Iterator[None]:
 
 
 @contextmanager
-def _measuring(model: ForwardModel) -> Iterator[None]:
+def measuring(model: ForwardModel) -> Iterator[None]:
     """Run the block in `eval()` mode, and restore dial, executor, mode and ledger afterwards."""
     dial, training, executor = model.dial, model.training, model._executor
     model.eval()

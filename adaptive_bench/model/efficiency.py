@@ -80,17 +80,11 @@ def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
 
 @dataclass(frozen=True)
 class Drive:
-    """How one variant is driven.
+    """How one variant is driven."""
 
-    Attributes:
-        new_cache: Makes an empty cache for `batch` rows of `tokens` tokens: `new_cache(batch, tokens)`.
-        forward: Runs token ids [B, S] after the tokens in the cache.
-        ledger: The variant's own ledger; `None` for the plain model.
-    """
-
-    new_cache: Callable[[int, int], Any]
-    forward: Callable[[Tensor, Any], object]
-    ledger: Ledger | None = None
+    new_cache: Callable[[int, int], Any]  # `new_cache(batch, tokens)`: empty, with room for so many rows and tokens
+    forward: Callable[[Tensor, Any], object]  # runs token ids [B, S] after the tokens in the cache
+    ledger: Ledger | None = None  # the variant's own; `None` for the plain model
 
 
 def drive_plain(model: PreTrainedModel) -> Drive:

@@ -29,8 +29,6 @@ class ForwardModel(nn.Module):
     """A backbone, a method and a ledger. `AdaptiveModel` adds building, calibrating, saving and loading.
 
     Attributes:
-        backbone: Adapter over the wrapped model.
-        method: The method, with its own parameters.
         ledger: Books every MAC of calls in `eval()` mode; setting the dial empties it.
         spread: Gathers the rows of a training batch from several processes, during distributed training.
         raw_loss_terms: Loss values of the last labelled call: `ce`, and the method's own losses by name.

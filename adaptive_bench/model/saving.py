@@ -96,12 +96,7 @@ class SavedModel:
     """A model written by `save`, without the backbone.
 
     Attributes:
-        folder: The model's folder.
-        spec: Spec of the method.
-        seed: Seed of the method.
-        dial: Dial value at saving.
-        weights: State of the method.
-        calibrated: Thresholds, dial table and fitted values (`Method.fit`).
+        weights, calibrated: State of the method; thresholds, dial table and fitted values (`Method.fit`).
         pretrained: The pretrained weights behind the backbone, if the folder holds no backbone.
         by_other_code: Whether the method's code has changed since, so that the calibration is no longer valid.
     """
@@ -316,7 +311,6 @@ def model_card(
     Args:
         title: Title of the page, and the folder's name in the example.
         base: Hub id of the pretrained model, if it has one.
-        results: Markdown for the end of the page.
     """
     about = {
         "library_name": "adaptive-bench",

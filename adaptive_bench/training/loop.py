@@ -44,20 +44,13 @@ _FALLS_FROM = 0.6  # share of the steps after which the plateau of the rate ends
 
 @dataclass(frozen=True)
 class Tracking:
-    """Where a training's curves are sent, besides the log that every training keeps.
+    """Where a training's curves are sent, besides the log that every training keeps."""
 
-    Attributes:
-        names: Trackers: `tensorboard`, `trackio`, `wandb`; none by default.
-        run, title: The training's id, under which a resumed one continues, and its title.
-        folder: Folder for trackers that write files.
-        about: Settings shown beside the curves.
-    """
-
-    names: tuple[str, ...] = ()
-    run: str = ""
+    names: tuple[str, ...] = ()  # `tensorboard`, `trackio`, `wandb`
+    run: str = ""  # the training's id, under which a resumed one continues
     title: str = ""
-    folder: Path = Path()
-    about: Mapping[str, str | int | float] = field(default_factory=dict)
+    folder: Path = Path()  # for trackers that write files
+    about: Mapping[str, str | int | float] = field(default_factory=dict)  # settings shown beside the curves
 
     @contextmanager
     def begun(self, steps_done: int) -> Iterator[tuple[GeneralTracker, ...]]:
@@ -96,7 +89,7 @@ def check_trackers(names: tuple[str, ...]) -> None:
 
 
 def _curves(entry: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a log entry, one for each curve."""
+    """The numbers of a log entry, by the name of their curve."""
     terms = {f"terms/{name}": value for name, value in entry["terms"].items()}
     return {key: entry[key] for key in ("loss", "lr", "gradient_norm", "tokens")} | terms
 
