@@ -317,9 +317,12 @@ class AdaptiveModel(HuggingFaceModel):
         folder = Path(folder)
         saved = files.read(folder)
         spec = saved.spec if spec is None else MethodSpec.of(spec)
-        alike = spec == saved.spec or trained_alike(spec, saved.spec)
-        how = {"seed": saved.seed, **saved.sparing(spared, keep_first)}
-        model = cls.build(saved.load_backbone(**kwargs), spec, **how) if alike else None
+        spared = saved.spared if spared is None else spared
+        keep_first = saved.keep_first if keep_first is None else keep_first
+        model = None
+        if spec == saved.spec or trained_alike(spec, saved.spec):
+            backbone = saved.load_backbone(**kwargs)
+            model = cls.build(backbone, spec, seed=saved.seed, spared=spared, keep_first=keep_first)
         if model is None or not saved.fits(model.method):
             raise UsageError(
                 f"The weights in {folder} were trained as {saved.spec}, which does not fit {spec}. Train {spec} first."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -116,13 +116,6 @@ class SavedModel:
         """Whether the method's parameters have the saved names and shapes."""
         shapes = [{name: value.shape for name, value in state.items()} for state in (method.state_dict(), self.weights)]
         return shapes[0] == shapes[1]
-
-    def sparing(self, spared: Collection[Site] | None, keep_first: bool | None) -> dict[str, Any]:
-        """Arguments for `Method.set_spared`: the given ones, with saved ones in place of `None`."""
-        return {
-            "spared": self.spared if spared is None else frozenset(spared),
-            "keep_first": self.keep_first if keep_first is None else keep_first,
-        }
 
     def give_to(self, method: Method, *, is_same: bool) -> None:
         """Load the weights into a method, and also the calibration unless the code or the spared sites changed.
