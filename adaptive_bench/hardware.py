@@ -80,11 +80,7 @@ def share_among(workers: int) -> None:
 
 
 def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
-    """Return the bytes to plan with: this process's part of 70 % of the free memory; `None` if that is unknown.
-
-    Args:
-        root: Folder that holds `proc` and `sys`.
-    """
+    """Return the bytes to plan with: this process's part of 70 % of the free memory; `None` if that is unknown."""
     free = free_on(device, root)
     return None if free is None else int(_USABLE * free / _workers)
 

@@ -224,13 +224,8 @@ class AdaptiveModel(HuggingFaceModel):
         return {"tokens": tokens, "dials": points}
 
     def prepare_training(self, batches: Iterable[dict[str, Tensor]]) -> None:
-        """Let the method measure what its training needs, before the first step; most methods need nothing.
-
-        Args:
-            batches: Held-out training text, as for `calibrate`.
-
-        Raises:
-            UsageError: The text is missing or malformed.
+        """Let the method measure on held-out text, as for `calibrate`, what its training needs before the first step;
+        most methods need nothing.
         """
         batches = checked_text(batches, least=int(self.method.prepares_training))
         if self.method.prepares_training:
@@ -252,11 +247,7 @@ class AdaptiveModel(HuggingFaceModel):
         pretrained: files.Pretrained | None = None,
         adapters: Adapters | None = None,
     ) -> None:
-        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
-
-        Args:
-            pretrained, adapters: As in `adaptive_bench.model.saving.save`.
-        """
+        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`."""
         self._forget_what_is_stale()
         files.save(self, Path(folder), tokenizer, pretrained, adapters)
 

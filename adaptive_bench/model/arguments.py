@@ -50,13 +50,8 @@ def check_cache(cache: Any, ids: Tensor) -> None:
 
 
 def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | None) -> Tensor | None:
-    """Give a call its labels [B, S], without labels that follow padding, since no text predicts them.
-
-    Args:
-        step_labels: Number of labels that follow a token in all calls of an optimizer step, if there are several.
-
-    Returns:
-        The call's share of these labels; `None` for a single call.
+    """Give a call its labels [B, S], without those that follow padding, since no text predicts them. Returns the call's
+    share of the `step_labels` labels that follow a token in all calls of an optimizer step; `None` for a single call.
     """
     share = None if step_labels is None else label_follows(labels).sum() / step_labels
     if not call.all_valid:

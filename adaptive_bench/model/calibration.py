@@ -39,11 +39,8 @@ _LOSS_TEXTS = 64  # texts per loss: few, since greedy deletion of 16 layers meas
 
 @torch.no_grad()
 def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
-    """Calibrate the thresholds of a model for some dial values, as the module's docstring describes.
-
-    Returns:
-        Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
-        `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
+    """Calibrate the thresholds of a model for some dial values; returns for each the requested and realised share of
+    skipped tokens at the deciding sites, and a status: `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
@@ -129,11 +126,8 @@ def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, 
 def solve_dials(
     model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Fill the method's dial table so that `dial_for` knows these savings.
-
-    Returns:
-        Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` if the dial cannot come
-        closer than 1 point.
+    """Fill the method's dial table so that `dial_for` knows these savings; returns for each the dial, requested and
+    realised share, and a status: `ok`, or `warn` if the dial cannot come closer than 1 point.
     """
     method, measure = model.method, partial(_saving_at, model, batches)
     points = []

@@ -162,8 +162,7 @@ def time_model(
     """Time a method at several shares of saved tokens, in turn with the plain model.
 
     Args:
-        plain: The Hugging Face model, in `eval()` mode; `model` may wrap the same one.
-        model: The model in `eval()` mode, calibrated for the savings. Its dial and ledger are changed.
+        plain, model: In `eval()` mode; they may share the backbone. The dial and ledger of the model are changed.
         savings: Shares of saved tokens for which to set the dial, limited to the largest that the method can save.
         tokens: [B, prompt + new], read by every variant.
         rounds: Rounds of prefill; decoding has one round per new token.

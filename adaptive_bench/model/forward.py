@@ -148,10 +148,9 @@ class ForwardModel(nn.Module):
                 after each layer, the last one normalised; L + 1 tensors [B, S, H].
             return_dict: `False` returns a tuple of the outputs that are not `None`.
             num_items_in_batch: Number of labels that follow a token in all micro-batches of an optimizer step, as
-                `Trainer` counts them. The loss is then this call's share of the step's loss: its mean times its share
-                of those labels. Summed over micro-batches, cross entropies equal those of one batch, and so do losses
-                of the method that are means over labels. Other losses (means over all real tokens, squares of shares)
-                are weighted in the same way, as in `run`.
+                `Trainer` counts them. The loss is then its mean times this call's share of those labels. Summed over
+                micro-batches, cross entropies equal those of one batch, and so do losses of the method that are means
+                over labels; other losses are weighted in the same way, as in `run`.
 
         Returns:
             Logits [B, K, V], the loss (cross entropy, plus the method's weighted losses in training) and the cache.
@@ -215,12 +214,10 @@ class ForwardModel(nn.Module):
         layers: range,
         states: Tensor | None = None,
     ) -> Tensor:
-        """Run only some layers of a forward pass over tokens that continue a text.
+        """Run only some consecutive layers of a forward pass over tokens [B, S], without padding, that continue a text.
 
         Args:
-            input_ids: [B, S], without padding.
             past_key_values: Cache of earlier calls; the layers below `layers` already hold K,V of these tokens.
-            layers: Consecutive layers, in order.
             states: [B, S, H] before the first of these layers; `None` if it is the model's first layer.
 
         Returns:

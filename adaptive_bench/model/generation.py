@@ -101,7 +101,7 @@ def generate_queue(
     documents: Sequence[int] | None = None,
     processors: LogitsProcessorList | None = None,
 ) -> list[list[int]]:
-    """Continue any number of prompts; as texts end, the next prompts join the batch.
+    """The new token ids of any number of prompts; as texts end, the next prompts join the batch.
 
     With more prompts than rows, a text must not depend on the others in its batch: the method must be of causality
     class C0 with a KV policy other than `defer`, and `choose` must not draw at random.
@@ -109,15 +109,11 @@ def generate_queue(
     Args:
         prompts: Token ids, in the order in which to begin them; sorting by length reduces padding.
         rows: Largest number of texts in the batch.
-        max_new_tokens: Largest number of new tokens per text.
         eos_token_ids: A text ends after one of these tokens, which is part of the result.
         stop: Called with a text's new tokens; returning true ends the text.
         ended: Called with the number of texts that have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
         processors: Change the logits before a token is chosen; see `tokenization.logits_processors`.
-
-    Returns:
-        New token ids of each prompt.
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     ends, device = frozenset(eos_token_ids), next(model.parameters()).device

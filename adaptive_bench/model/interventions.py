@@ -124,13 +124,12 @@ FACTOR = 10.0  # times the median: limit for a site's cost, and for the length o
 
 @dataclass(frozen=True)
 class SiteCosts:
-    """The costs of sites, measured on a text.
+    """The costs of sites, measured on a text of some tokens.
 
     Attributes:
         costs: Mean KL divergence in nats from the model's predictions if a share of the tokens skips only this site.
         first_token: The length of a first token's residual stream relative to the median token's: the largest ratio
             below the last layer, averaged over texts.
-        tokens: Number of tokens of the text.
     """
 
     costs: Mapping[Site, float]
@@ -191,8 +190,7 @@ def site_costs(
     Args:
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. A few hundred
             tokens are enough, since the costs of interest are ten times the median.
-        seed: Seed that selects the skipping tokens, the same at every site.
-        task: Advances by one for each site.
+        seed: Selects the skipping tokens, the same at every site.
     """
     text = checked_text(batches, least=1)
     model = AdaptiveModel(backbone_model, Prescribed(Backbone(backbone_model)), MethodSpec("prescribed")).eval()

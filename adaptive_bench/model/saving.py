@@ -44,17 +44,11 @@ _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # er
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The location of pretrained weights.
-
-    Attributes:
-        location: A folder in Hugging Face layout, or a hub id.
-        revision: Commit of the hub id, `None` for a folder.
-        sha256: Digests of a folder's weights and config; loading refuses files with other digests.
-    """
+    """The location of pretrained weights: a folder in Hugging Face layout, or a hub id with its commit."""
 
     location: str
-    revision: str | None = None
-    sha256: Mapping[str, str] = field(default_factory=dict)
+    revision: str | None = None  # `None` for a folder
+    sha256: Mapping[str, str] = field(default_factory=dict)  # of a folder's weights and config
 
     @classmethod
     def at(cls, location: str, revision: str | None) -> Pretrained:
@@ -118,10 +112,8 @@ class SavedModel:
         return shapes[0] == shapes[1]
 
     def give_to(self, method: Method, *, is_same: bool) -> None:
-        """Load the weights into a method, and also the calibration unless the code or the spared sites changed.
-
-        Args:
-            is_same: Whether the method's spec is the saved one; a calibration under another spec is not loaded.
+        """Load the weights into a method, and also the calibration unless the spec, the code or the spared sites
+        changed.
         """
         method.load_state_dict(self.weights)
         if self.by_other_code:

@@ -64,12 +64,8 @@ def encode_examples(
     *,
     chat_template: bool = False,
 ) -> list[EncodedExample]:
-    """Encode examples, with documents without a prompt at the end, and report how many had to be cut.
-
-    Args:
-        tokenizer: It has an end-of-sequence token.
-        max_length: At least 2, which leaves room for a prediction.
-        chat_template: Write every example with a prompt as one exchange in the tokenizer's chat template.
+    """Encode examples, with documents without a prompt at the end, and report how many had to be cut. With
+    `chat_template`, every example with a prompt is one exchange in the tokenizer's chat template.
     """
     if max_length < 2:
         raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")

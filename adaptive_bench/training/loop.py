@@ -124,10 +124,8 @@ def train(
 
     Args:
         method_learning_rate: Peak rate of the method's own parameters; `None` for the recipe's rate.
-        curves: Further destinations of the training curves.
         pretrained: The source of the backbone's weights. A checkpoint with adapters then holds the adapters and this
             name; without it, the merged weights.
-        chat_template: See `encode_examples`.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
