@@ -144,12 +144,11 @@ class AdaptiveModel(HuggingFaceModel):
 
     def _drop_stale(self) -> None:
         super()._drop_stale()
-        if self._forget_what_is_stale():
-            method = self.method
-            # At a dial that skips nothing, the measured values are not read, so dropping them silently does no harm.
-            reads_thresholds = method.thresholds is not None and method.skip_share > 0.0
-            if reads_thresholds or (method.fitted is not None and self.dial != method.dial.skip_nothing):
-                raise self._stale()
+        method, was_stale = self.method, self._forget_what_is_stale()
+        # At a dial that skips nothing, the measured values are not read, so dropping them silently does no harm.
+        reads = self.dial != method.dial.skip_nothing and (method.thresholds is not None or method.fitted is not None)
+        if was_stale and reads:
+            raise self._stale()
 
     def _stale(self) -> UsageError:
         return UsageError(
@@ -190,9 +189,6 @@ class AdaptiveModel(HuggingFaceModel):
 
         Returns:
             `tokens` used and, under `dials`, one entry per saving: dial, requested and realised share, status.
-
-        Raises:
-            UsageError: The method needs calibration and there is no text, or the text or the savings are malformed.
         """
         self._forget_what_is_stale()
         batches, savings = checked_text(batches), checked_savings(savings)

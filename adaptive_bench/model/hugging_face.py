@@ -53,7 +53,6 @@ def generate(
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
-        generation_config: Defaults for all other arguments; without it the model's own.
         streamer: Gets the prompt, then every new token.
         generator: Draws from this instead of torch's global generator.
 

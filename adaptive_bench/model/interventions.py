@@ -124,17 +124,14 @@ FACTOR = 10.0  # times the median: limit for a site's cost, and for the length o
 
 @dataclass(frozen=True)
 class SiteCosts:
-    """The costs of sites, measured on a text of some tokens.
+    """The costs of sites, measured on a text."""
 
-    Attributes:
-        costs: Mean KL divergence in nats from the model's predictions if a share of the tokens skips only this site.
-        first_token: The length of a first token's residual stream relative to the median token's: the largest ratio
-            below the last layer, averaged over texts.
-    """
-
+    # Mean KL divergence in nats from the model's predictions if a share of the tokens skips only this site.
     costs: Mapping[Site, float]
+    # The length of a first token's residual stream relative to the median token's: the largest ratio below the last
+    # layer, averaged over texts.
     first_token: float
-    tokens: int
+    tokens: int  # of the text
 
     @property
     def spared(self) -> frozenset[Site]:

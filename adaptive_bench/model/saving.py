@@ -87,22 +87,16 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model written by `save`, without the backbone.
-
-    Attributes:
-        weights, calibrated: State of the method; thresholds, dial table and fitted values (`Method.fit`).
-        pretrained: The pretrained weights behind the backbone, if the folder holds no backbone.
-        by_other_code: Whether the method's code has changed since, so that the calibration is no longer valid.
-    """
+    """A model written by `save`, without the backbone."""
 
     folder: Path
     spec: MethodSpec
     seed: int
     dial: float
-    weights: dict[str, Tensor]
+    weights: dict[str, Tensor]  # of the method
     calibrated: stored_calibration.StoredCalibration
-    pretrained: Pretrained | None = None
-    by_other_code: bool = False
+    pretrained: Pretrained | None = None  # the weights behind the backbone, if the folder holds none
+    by_other_code: bool = False  # the method's code has changed since, so the calibration is no longer valid
     spared: frozenset[Site] = frozenset()
     keep_first: bool = False
 
@@ -291,11 +285,8 @@ def model_card(
     calibrations: Sequence[str] = (),
     results: str = "",
 ) -> str:
-    """A README in the hub's format, with the licence of the pretrained model if its card names one.
-
-    Args:
-        title: Title of the page, and the folder's name in the example.
-        base: Hub id of the pretrained model, if it has one.
+    """A README in the hub's format, with the licence of the pretrained model (`base`, if it has a hub id) if its card
+    names one.
     """
     about = {
         "library_name": "adaptive-bench",

@@ -46,19 +46,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Speculation:
-    """The result of `self_speculate` for one prompt.
+    """The result of `self_speculate` for one prompt."""
 
-    Attributes:
-        rounds: The call that reads the prompt and gives the first token is no round.
-        books: A ledger for each part of the work: reading the prompt, drafting and verifying.
-        cache: The cache at the end: the prompt and all new tokens but the last. It holds the last token too if that is
-            an accepted end token.
-    """
-
-    tokens: list[int]
-    rounds: list[Round]
-    books: dict[Part, Ledger]
-    cache: AdaptiveCache
+    tokens: list[int]  # the new ones
+    rounds: list[Round]  # the call that reads the prompt and gives the first token is none
+    books: dict[Part, Ledger]  # of each part of the work
+    cache: AdaptiveCache  # holds all tokens but the last, and that one too if it is an accepted end token
 
 
 @torch.no_grad()

@@ -170,7 +170,8 @@ class _Training:
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.processes = processes.current_group()
-        self.adapters = _adapters(model, recipe)
+        lora = recipe.lora if recipe.steps and not model.method.freezes_backbone else None
+        self.adapters = None if lora is None else Adapters(model.backbone_model, lora)
         model.gradient_checkpointing = recipe.gradient_checkpointing
         fully_sharded = recipe.parallel == "fsdp" and not self.processes.is_single
         self.training = DistributedTraining(model, self.processes, fully_sharded=fully_sharded)
@@ -354,10 +355,3 @@ def learning_rate_factor(
         return min(1.0, max(0.0, (total_steps - step) / max(1.0, total_steps - falls_from)))
     progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
     return 0.5 * (1.0 + math.cos(math.pi * progress))
-
-
-def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
-    """New adapters if the backbone is trained and the recipe asks for them."""
-    if recipe.lora is None or not recipe.steps or model.method.freezes_backbone:
-        return None
-    return Adapters(model.backbone_model, recipe.lora)
