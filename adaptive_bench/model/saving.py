@@ -80,8 +80,8 @@ class Pretrained:
                 )
         except (OSError, ValueError, SafetensorError, OutOfReach) as error:
             raise EnvironmentProblem(
-                f"{rule}, but they cannot be loaded: {message_of(error)[:300]}. Put the folder back, or connect to the "
-                f"hub, with HF_TOKEN set for a gated model."
+                f"{rule}, but they cannot be loaded: {message_of(error)[:300].rstrip('.')}. Put the folder back, or "
+                f"connect to the hub, with HF_TOKEN set for a gated model."
             ) from error
 
 
