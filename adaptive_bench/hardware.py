@@ -54,10 +54,7 @@ def processor() -> str:
 
 def describe_device(device: torch.device | str) -> str:
     """Return the name of the GPU or the CPU behind a device."""
-    device = torch.device(device)
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return processor()
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else processor()
 
 
 def environment(device: torch.device | str) -> dict[str, Any]:

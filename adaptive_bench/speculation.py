@@ -37,7 +37,6 @@ from adaptive_bench.runs.trained import find_model
 from adaptive_bench.spec import MethodSpec
 
 VERSION = 3
-_UNTRAINED = "static_depth"  # default method on a plain model, since it needs neither training nor calibration
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,8 @@ def find_drafter(
     """
     folder = saved_folder(name, out)
     if method is None:
-        method = _UNTRAINED if folder is None else str(read_saved(find_model(folder, None)[0]).spec)
+        # On a plain model `static_depth`, which needs neither training nor calibration.
+        method = "static_depth" if folder is None else str(read_saved(find_model(folder, None)[0]).spec)
     specs, dtype = [MethodSpec.parse(method)], PRECISIONS[precision]
     found = find_subjects(name, specs, out=out, task=tasks[0], device=device, dtype=dtype, asked="--method")
     if found.models[0].method.prompts_only:

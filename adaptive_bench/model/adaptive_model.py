@@ -162,13 +162,7 @@ class AdaptiveModel(HuggingFaceModel):
         rates = learning_rate, method_learning_rate or learning_rate
         groups = [self.backbone_model.parameters(), self.method.parameters()]
         trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
-        found = [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
-        if not found:
-            raise UsageError(
-                f"A training needs trainable parameters, got a {self.spec} with all parameters frozen. Call "
-                f"requires_grad_(True) on those to train; a method that needs no training says trains = False."
-            )
-        return found
+        return [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
 
     @property
     def needs_calibration(self) -> bool:

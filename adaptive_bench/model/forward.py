@@ -120,12 +120,13 @@ class ForwardModel(nn.Module):
         return_logits: bool = True,
         documents: Tensor | None = None,
         position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
     ) -> CausalLMOutputWithPast | tuple[Any, ...]:
-        """One forward pass. There is no `inputs_embeds`, as decisions may depend on token ids, and no
-        `output_attentions`, as no executor keeps them.
+        """One forward pass.
 
         Args:
             input_ids: [B, S].
@@ -144,6 +145,7 @@ class ForwardModel(nn.Module):
             documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text. Random
                 draws of different documents are then independent; by default draws depend on the text alone.
             position_ids: [B, S] or [1, S]; must equal the positions that `attention_mask` and the cache imply.
+            inputs_embeds, output_attentions: Refused; peft always names them.
             output_hidden_states: Also return the residual stream, as Hugging Face does: the embeddings, then the stream
                 after each layer, the last one normalised; L + 1 tensors [B, S, H].
             return_dict: `False` returns a tuple of the outputs that are not `None`.
@@ -155,6 +157,12 @@ class ForwardModel(nn.Module):
         Returns:
             Logits [B, K, V], the loss (cross entropy, plus the method's weighted losses in training) and the cache.
         """
+        if inputs_embeds is not None or output_attentions:
+            raise UsageError(
+                "An adaptive model reads token ids, as random draws and losses hang on them, and keeps no attention "
+                "weights, as tokens that skip a branch have none, got inputs_embeds or output_attentions. Pass "
+                "input_ids alone, or run the dense model: model.backbone_model(...)."
+            )
         if output_hidden_states and self.method.kv_policy == "defer":
             raise UsageError(
                 "Hidden states are those after each layer, but under the KV policy 'defer' tokens wait before the deep "

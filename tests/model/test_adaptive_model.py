@@ -82,14 +82,6 @@ def test_seed_decides_new_parameters_alone(spec, shared_backbone):
     )
 
 
-def test_something_trains(make_model):
-    model = make_model("dense").requires_grad_(False)
-    with pytest.raises(
-        UsageError, match="A training needs trainable parameters, got a dense with all parameters frozen"
-    ):
-        model.parameter_groups(1e-3)
-
-
 def test_input_scales_belong_to_branches(make_model, random_text, monkeypatch):
     """A whole layer has no input of its own to scale: said, not ignored."""
     model = make_model("mod")
@@ -226,15 +218,15 @@ def test_masks_that_fit_are_taken(shared_model):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "said"),
     [
-        ({"past_key_values": ((1, 2),)}, UsageError, "past_key_values"),
-        ({"inputs_embeds": torch.zeros(1, 2, 32)}, TypeError, "inputs_embeds"),
-        ({"output_attentions": True}, TypeError, "output_attentions"),
+        ({"past_key_values": ((1, 2),)}, "past_key_values"),
+        ({"input_ids": None, "inputs_embeds": torch.zeros(1, 2, 32)}, "inputs_embeds.*input_ids"),
+        ({"output_attentions": True}, "output_attentions.*backbone_model"),
     ],
 )
-def test_other_arguments_of_a_call(arguments, error, said, shared_model):
-    with pytest.raises(error, match=said):
+def test_other_arguments_of_a_call(arguments, said, shared_model):
+    with pytest.raises(UsageError, match=said):
         shared_model("dense")(**{"input_ids": IDS} | arguments)
 
 
