@@ -1,4 +1,4 @@
-"""Finds out within seconds whether the Hugging Face hub answers, and lets libraries read their cache if it does not.
+"""The Hugging Face hub: finds out within seconds whether it answers, and downloads models.
 
 The libraries retry a hub that does not answer for a minute per file. Here one request decides: without an answer the
 libraries are told to read only their cache, and whatever is missing there is reported at once.
@@ -6,13 +6,17 @@ libraries are told to read only their cache, and whatever is missing there is re
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+import yaml
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, SeveralProblems, message_of, one_line
 
@@ -20,6 +24,7 @@ TIMEOUT_S = 3.0
 _REMEMBERED_S = 30.0  # long enough for a run that reads many data sets in a row, but a laptop may go online later
 _AWAY = (502, 503, 504)  # how proxies report that the server behind them is not there
 _SWITCH = "HF_HUB_OFFLINE"
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _remembered: dict[str, tuple[float, HubAnswer]] = {}
 
 
@@ -182,3 +187,38 @@ def _offline() -> Iterator[None]:
         yield
     finally:
         put(before, before_of_data_sets)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name has the form of a hub repository and is no local folder."""
+    return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+
+def download(name: str) -> Path:
+    """Download a saved model; return its folder in the cache."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        with hub_or_cache(Needed("model", name)):
+            return Path(snapshot_download(name))
+    except (OSError, ValueError, OutOfReach) as error:
+        raise EnvironmentProblem(
+            f"{name!r} is no folder here and cannot be loaded from the Hugging Face hub: "
+            f"{message_of(error)[:300].rstrip('.')}. Check the name; a private model needs HF_TOKEN, and a run's model "
+            f"is loaded with AdaptiveModel.load(run, method)."
+        ) from error
+
+
+def licence_of(location: str) -> str | None:
+    """Return the licence that the card of a model in a folder or in the hub's cache names; `None` if there is none."""
+    from huggingface_hub import metadata_load, try_to_load_from_cache
+
+    # Of a hub's model it is `None`, or the mark of a file that the hub does not have, if the card is not in the cache.
+    cached = try_to_load_from_cache(location, "README.md") if is_hub_id(location) else None
+    try:
+        licence = (metadata_load(cached if isinstance(cached, str) else Path(location, "README.md")) or {}).get(
+            "license"
+        )
+    except (OSError, ValueError, yaml.YAMLError):  # no card, or an unreadable one
+        return None
+    return licence if isinstance(licence, str) else None

@@ -1,8 +1,7 @@
 """Measures how much faster self-speculative decoding is than plain greedy decoding, and that it writes the same text.
 
-Both write the same texts, one by one, in turns, at several savings of the draft. Decoding itself is in
-`adaptive_bench.model.speculative_decoding`. It saves time and no FLOPs, so nothing here enters a table of matched
-savings.
+Both write the same texts, one by one, in turns, at several savings of the draft. Drafting saves time and no FLOPs, so
+nothing here enters a table of matched savings.
 
 Verification reads several tokens in one call while greedy decoding reads one, so sums are taken in another order and
 logits differ by rounding. If r is the largest such difference, two candidates whose logits lie within 2 r of each other
@@ -24,42 +23,32 @@ import torch
 from adaptive_bench.engine.ledger import Ledger, saved_shares
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
+from adaptive_bench.hardware import environment
 from adaptive_bench.headroom.named_models import Subjects, find_subjects, saved_folder
 from adaptive_bench.headroom.task_texts import requests_of
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import Quantiles, in_turns, speedups
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.hardware import environment
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.model.speculative_decoding import Speculation, self_speculate
 from adaptive_bench.progress import Reporter
+from adaptive_bench.runs.timing import PRECISIONS
 from adaptive_bench.runs.trained import find_model
 from adaptive_bench.spec import MethodSpec
 
 VERSION = 3
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_UNTRAINED = "static_depth"  # default method on a plain model, since it needs neither training nor calibration
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a measurement.
-
-    Attributes:
-        tasks: Tasks whose prompts are continued.
-        limit: Number of documents per task, a seeded draw.
-        savings: Shares of token-branches that drafting skips.
-        drafts: Largest number of tokens drafted in a round.
-        new: Largest number of new tokens per text.
-        rounds: Rounds of timing; in each, greedy decoding and every saving write all texts once.
-    """
+    """The settings of a measurement."""
 
     tasks: tuple[str, ...]
-    limit: int = 8
-    savings: tuple[float, ...] = (0.25, 0.5)
-    drafts: int = 4
-    new: int = 64
-    rounds: int = 3
+    limit: int = 8  # documents per task, a seeded draw
+    savings: tuple[float, ...] = (0.25, 0.5)  # shares of token-branches that drafting skips
+    drafts: int = 4  # at most, in a round
+    new: int = 64  # tokens per text, at most
+    rounds: int = 3  # of timing; in each, greedy decoding and every saving write all texts once
     num_fewshot: int | None = None
     data_dir: Path | None = None
 
@@ -67,20 +56,13 @@ class Settings:
 def find_drafter(
     name: str, method: str | None, *, out: Path, tasks: Sequence[str], precision: str = "fp32", device: str = "auto"
 ) -> Subjects:
-    """Find the model that drafts and verifies: a model of a run or a saved model, with its calibration, or an untrained
-    method on a plain model.
-
-    Args:
-        method: Method spec. For a run it must be one of the run's methods; for a plain model the default is
-            `static_depth`.
-        tasks: The calibration stored for the first task is used; see `find_subjects`.
-
-    Raises:
-        UsageError: See `find_subjects`; or the method skips only in prompts.
+    """Find the model that drafts and verifies: a model of a run or a saved model, with the calibration stored for the
+    first task, or an untrained method on a plain model; see `find_subjects`.
     """
     folder = saved_folder(name, out)
     if method is None:
-        method = _UNTRAINED if folder is None else str(read_saved(find_model(folder, None)[0]).spec)
+        # On a plain model `static_depth`, which needs neither training nor calibration.
+        method = "static_depth" if folder is None else str(read_saved(find_model(folder, None)[0]).spec)
     specs, dtype = [MethodSpec.parse(method)], PRECISIONS[precision]
     found = find_subjects(name, specs, out=out, task=tasks[0], device=device, dtype=dtype, asked="--method")
     if found.models[0].method.prompts_only:
@@ -92,11 +74,7 @@ def find_drafter(
 
 
 def dial_at(model: AdaptiveModel, saving: float) -> float:
-    """Return the dial value for a share of token-branches that drafting skips.
-
-    Raises:
-        UsageError: The method cannot save that much, or is not calibrated for it.
-    """
+    """Return the dial value for a share of token-branches that drafting skips."""
     try:
         model.saving = saving
     except UsageError as error:
@@ -109,10 +87,6 @@ def dial_at(model: AdaptiveModel, saving: float) -> float:
 def prompts_of(subjects: Subjects, settings: Settings) -> tuple[list[list[int]], int, tuple[int, ...]]:
     """Return the different prompts of test documents as tokens, at least one token each; how many of them were cut at
     the beginning to leave room for new tokens; and the tokens that end a text.
-
-    Raises:
-        UsageError: A task asks for the likelihood of whole texts, which have no prompts; or the context leaves no room
-            for a prompt.
     """
     lm = AdaptiveLM(subjects.models[0], subjects.tokenizer, batch_size=1)
     room = lm.context_length - settings.new
@@ -137,11 +111,7 @@ def prompts_of(subjects: Subjects, settings: Settings) -> tuple[list[list[int]],
 
 
 def study(drafter: Subjects, settings: Settings, reporter: Reporter) -> dict[str, Any]:
-    """Measure everything, and return the record as plain values.
-
-    Raises:
-        UsageError: The method cannot save that much.
-    """
+    """Measure everything, and return the record as plain values."""
     (model,) = drafter.models
     prompts, shortened, ends = prompts_of(drafter, settings)
     dials = {saving: dial_at(model, saving) for saving in settings.savings}  # refuses wrong savings before measuring

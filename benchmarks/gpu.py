@@ -248,7 +248,7 @@ def about(device: Any) -> dict[str, Any]:
     import torch
     import transformers
 
-    from adaptive_bench.model.hardware import describe_device
+    from adaptive_bench.hardware import describe_device
 
     found = {"device": describe_device(device), "python": platform.python_version()}
     found |= {"torch": torch.__version__, "transformers": transformers.__version__}

@@ -18,9 +18,9 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
+from adaptive_bench.hardware import describe_device
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import Drive, drive_adaptive, drive_plain
-from adaptive_bench.model.hardware import describe_device
 from adaptive_bench.store import atomic
 
 RESULTS = Path(__file__).with_name("results.json")

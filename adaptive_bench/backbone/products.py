@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import statistics
 import time
@@ -28,6 +27,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.hardware import processor
 from adaptive_bench.store import atomic
 
 Form = Literal["plain", "transposed"]
@@ -97,13 +97,6 @@ class Products:
                     file, {"schema": _SCHEMA, "machine": machine(), "fastest": dict(sorted(known.items()))}
                 )
         return known[name]
-
-
-def processor() -> str:
-    """Name of the CPU."""
-    file = Path("/proc/cpuinfo")
-    model = re.search(r"^model name\s*: (.+)$", file.read_text(), re.MULTILINE) if file.is_file() else None
-    return " ".join(model[1].split()) if model else platform.processor() or platform.machine()
 
 
 def machine() -> dict[str, str | int]:

@@ -69,8 +69,8 @@ def check(
 
     import torch
 
+    from adaptive_bench.hardware import find_device
     from adaptive_bench.live_display import Display
-    from adaptive_bench.model.hardware import find_device
     from adaptive_bench.testing.backbones import FAMILIES
     from adaptive_bench.testing.report import check_specs, write_matrix
 

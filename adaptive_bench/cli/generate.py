@@ -204,8 +204,7 @@ def export_model(
     folder = options.open_run(run, out, plugin)
     from adaptive_bench.method import starting_spec, training_spec
     from adaptive_bench.model import AdaptiveModel, stored_calibration
-    from adaptive_bench.model.hub_models import Pretrained, model_card
-    from adaptive_bench.model.saving import load_tokenizer
+    from adaptive_bench.model.saving import Pretrained, load_tokenizer, model_card
     from adaptive_bench.runs.backbone_source import find_backbone
     from adaptive_bench.runs.trained import config_of, find_model, quantized_as
     from adaptive_bench.spec import MethodSpec

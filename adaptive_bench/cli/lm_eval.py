@@ -61,7 +61,7 @@ def _complete(arguments: argparse.Namespace) -> None:
             check_task_name(name)  # before torch is imported
 
     from adaptive_bench.evaluation.lm_eval_registration import NAME, suite_names
-    from adaptive_bench.model.hardware import find_device
+    from adaptive_bench.hardware import find_device
 
     meant = suite_names(names, included)
     arguments.tasks = [name for found in meant.values() for name in found]

@@ -24,9 +24,9 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.finite import Watched, check_scores
 from adaptive_bench.evaluation.generation_settings import GenerationSettings, cut_at, stop_after
 from adaptive_bench.evaluation.scoring import Room, Scored, Scorer, fixed_batches
+from adaptive_bench.hardware import OutOfMemory, ran_out_of_memory
 from adaptive_bench.method import document_key
 from adaptive_bench.model.generation import Choose, generate_queue, likeliest, sampler
-from adaptive_bench.model.hardware import OutOfMemory, ran_out_of_memory
 from adaptive_bench.model.tokenization import conversation, end_tokens, logits_processors, without_appended_end
 from adaptive_bench.progress import Reporter, RunningTask, SilentReporter
 

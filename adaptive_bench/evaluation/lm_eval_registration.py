@@ -28,9 +28,9 @@ from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
 from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
 from adaptive_bench.evaluation.task_files import of_hub, reads_data_set, write_local_task
+from adaptive_bench.hardware import find_device
 from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.source import code_of
 from adaptive_bench.store.keys import folder_digest

@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from adaptive_bench import processes
-from adaptive_bench.free_memory import usable_bytes
+from adaptive_bench.hardware import OutOfMemory, usable_bytes
 from adaptive_bench.model.generation import padded
-from adaptive_bench.model.hardware import OutOfMemory
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel

@@ -12,9 +12,9 @@ from transformers import PreTrainedTokenizerBase
 
 from adaptive_bench import registry
 from adaptive_bench.errors import UsageError
+from adaptive_bench.hardware import find_device
 from adaptive_bench.method import method_class
 from adaptive_bench.model import AdaptiveModel, stored_calibration
-from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.model.saving import read as read_saved
 from adaptive_bench.runs.backbone_source import BackboneSource, find_backbone

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from adaptive_bench import free_memory, registry, stopping
+from adaptive_bench import hardware, registry, stopping
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.jobs.job import Job, run_job
 from adaptive_bench.progress import Event, Reporter
@@ -80,7 +80,7 @@ def work(pipe: Connection, threads: int, plugins: list[Path], workers: int) -> N
     jobs: SimpleQueue[bytes | None] = SimpleQueue()
     threading.Thread(target=_receive, args=(pipe, jobs), daemon=True).start()
     torch.set_num_threads(threads)
-    free_memory.share_among(workers)
+    hardware.share_among(workers)
     registry.load_plugins(plugins)
     with suppress(stopping.Stopped):
         while (pickled := jobs.get()) is not None:

@@ -24,7 +24,7 @@ _WEIGHTS = "adapter_model.safetensors"  # the name peft looks for
 
 
 def check_installed() -> None:
-    """Raise a problem if peft is not installed."""
+    """Refuse to go on without peft."""
     if importlib.util.find_spec("peft") is None:
         raise EnvironmentProblem(
             "Training with train.lora needs the package peft, which is not installed. Install it with "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -14,13 +13,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.hub import download, is_hub_id
 from adaptive_bench.method import Site, method_of, trained_alike
 from adaptive_bench.method.dial import check_step
 from adaptive_bench.model import calibration, stored_calibration
 from adaptive_bench.model import saving as files
 from adaptive_bench.model.adapters import Adapters
 from adaptive_bench.model.calibration import checked_savings, checked_text
-from adaptive_bench.model.hub_models import Pretrained, fetched, is_hub_id, model_card, uploaded
 from adaptive_bench.model.hugging_face import HuggingFaceModel
 from adaptive_bench.model.stored_calibration import Snapshot
 from adaptive_bench.model.text_decisions import TextDecisions, encoded, text_decisions
@@ -145,12 +144,11 @@ class AdaptiveModel(HuggingFaceModel):
 
     def _drop_stale(self) -> None:
         super()._drop_stale()
-        if self._forget_what_is_stale():
-            method = self.method
-            # At a dial that skips nothing, the measured values are not read, so dropping them silently does no harm.
-            reads_thresholds = method.thresholds is not None and method.skip_share > 0.0
-            if reads_thresholds or (method.fitted is not None and self.dial != method.dial.skip_nothing):
-                raise self._stale()
+        method, was_stale = self.method, self._forget_what_is_stale()
+        # At a dial that skips nothing, the measured values are not read, so dropping them silently does no harm.
+        reads = self.dial != method.dial.skip_nothing and (method.thresholds is not None or method.fitted is not None)
+        if was_stale and reads:
+            raise self._stale()
 
     def _stale(self) -> UsageError:
         return UsageError(
@@ -164,13 +162,7 @@ class AdaptiveModel(HuggingFaceModel):
         rates = learning_rate, method_learning_rate or learning_rate
         groups = [self.backbone_model.parameters(), self.method.parameters()]
         trainable = [[parameter for parameter in group if parameter.requires_grad] for group in groups]
-        found = [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
-        if not found:
-            raise UsageError(
-                f"A training needs trainable parameters, got a {self.spec} with all parameters frozen. Call "
-                f"requires_grad_(True) on those to train; a method that needs no training says trains = False."
-            )
-        return found
+        return [{"params": part, "lr": rate} for part, rate in zip(trainable, rates, strict=True) if part]
 
     @property
     def needs_calibration(self) -> bool:
@@ -191,9 +183,6 @@ class AdaptiveModel(HuggingFaceModel):
 
         Returns:
             `tokens` used and, under `dials`, one entry per saving: dial, requested and realised share, status.
-
-        Raises:
-            UsageError: The method needs calibration and there is no text, or the text or the savings are malformed.
         """
         self._forget_what_is_stale()
         batches, savings = checked_text(batches), checked_savings(savings)
@@ -225,13 +214,8 @@ class AdaptiveModel(HuggingFaceModel):
         return {"tokens": tokens, "dials": points}
 
     def prepare_training(self, batches: Iterable[dict[str, Tensor]]) -> None:
-        """Let the method measure what its training needs, before the first step; most methods need nothing.
-
-        Args:
-            batches: Held-out training text, as for `calibrate`.
-
-        Raises:
-            UsageError: The text is missing or malformed.
+        """Let the method measure on held-out text, as for `calibrate`, what its training needs before the first step;
+        most methods need nothing.
         """
         batches = checked_text(batches, least=int(self.method.prepares_training))
         if self.method.prepares_training:
@@ -250,46 +234,12 @@ class AdaptiveModel(HuggingFaceModel):
         folder: Path | str,
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
-        pretrained: Pretrained | None = None,
+        pretrained: files.Pretrained | None = None,
         adapters: Adapters | None = None,
     ) -> None:
-        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`.
-
-        Args:
-            pretrained: Pretrained weights that the backbone equals, apart from the adapters. The folder then names
-                these weights instead of copying them.
-            adapters: Adapters on the pretrained weights, which are written into the folder.
-        """
-        folder = Path(folder)
+        """Write model, thresholds, dial and, if given, tokenizer into a folder; see `adaptive_bench.model.saving`."""
         self._forget_what_is_stale()
-        files.save(self, folder, pretrained, adapters)
-        if tokenizer is not None:
-            files.add_tokenizer(folder, tokenizer)
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        tokenizer: PreTrainedTokenizerBase | None = None,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        commit_message: str = "Upload an adaptive model",
-    ) -> str:
-        """Upload what `save_pretrained` writes, with a model card, to a repository of the Hugging Face hub.
-
-        `AdaptiveModel.from_pretrained(repo_id)` loads it. Returns the repository's address.
-
-        Raises:
-            EnvironmentProblem: The hub refuses the upload or cannot be reached.
-        """
-        with TemporaryDirectory() as name:
-            folder, base = Path(name), str(self.backbone_model.name_or_path)
-            self.save_pretrained(folder, tokenizer)
-            # The card lists what users can set, and 0 always works.
-            savings = sorted({*self._dials, *self.method.dial_table.measured.values()} - {0.0})
-            card = model_card(self, title=repo_id, base=base if is_hub_id(base) else None, savings=savings)
-            (folder / "README.md").write_text(card, encoding="utf-8")
-            return uploaded(folder, repo_id, private=private, token=token, message=commit_message)
+        files.save(self, Path(folder), tokenizer, pretrained, adapters)
 
     @classmethod
     def load(
@@ -327,7 +277,7 @@ class AdaptiveModel(HuggingFaceModel):
         keep_first: bool | None = None,
         **kwargs: Any,
     ) -> AdaptiveModel:
-        """Load a model written by `save_pretrained`, `push_to_hub` or the training of a run.
+        """Load a model written by `save_pretrained`, `adaptive-bench export-model` or the training of a run.
 
         Args:
             folder: A folder, or, if there is no such folder, an id of the Hugging Face hub.
@@ -344,13 +294,16 @@ class AdaptiveModel(HuggingFaceModel):
                 calibration.
         """
         if isinstance(folder, str) and is_hub_id(folder):
-            folder = fetched(folder)
+            folder = download(folder)
         folder = Path(folder)
         saved = files.read(folder)
         spec = saved.spec if spec is None else MethodSpec.of(spec)
-        alike = spec == saved.spec or trained_alike(spec, saved.spec)
-        how = {"seed": saved.seed, **saved.sparing(spared, keep_first)}
-        model = cls.build(saved.load_backbone(**kwargs), spec, **how) if alike else None
+        spared = saved.spared if spared is None else spared
+        keep_first = saved.keep_first if keep_first is None else keep_first
+        model = None
+        if spec == saved.spec or trained_alike(spec, saved.spec):
+            backbone = saved.load_backbone(**kwargs)
+            model = cls.build(backbone, spec, seed=saved.seed, spared=spared, keep_first=keep_first)
         if model is None or not saved.fits(model.method):
             raise UsageError(
                 f"The weights in {folder} were trained as {saved.spec}, which does not fit {spec}. Train {spec} first."
@@ -372,7 +325,7 @@ class AdaptiveModel(HuggingFaceModel):
         )
 
     def _take_calibration(self, folder: Path, wanted: str) -> None:
-        name = stored_calibration.choose(folder, self.spec, wanted, needed=self.needs_calibration)
+        name = stored_calibration.choose(folder, self.spec, wanted)
         if name is None:
             self._uncalibrated = stored_calibration.why_none(folder, self.spec)
         else:
@@ -382,10 +335,9 @@ class AdaptiveModel(HuggingFaceModel):
             self._dials = {round(share, 6): dial for share, dial in stored.dials.items()}
 
     def store_calibration(self, folder: Path | str, name: str, dials: Mapping[float, float], text: str) -> None:
-        """Store the calibration beside the weights in a folder, for `from_pretrained` to load.
+        """Store the calibration beside these weights in a folder, for `from_pretrained` to load.
 
         Args:
-            folder: Folder of a saved model with these weights.
             name: Name of a task, or `pooled`.
             dials: Dial values by the saving for which they were chosen.
             text: Digest of the calibration text; a stored calibration on another text is replaced.

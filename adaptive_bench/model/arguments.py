@@ -13,29 +13,7 @@ from transformers import GenerationConfig
 from adaptive_bench.engine.engine_call import EngineCall
 from adaptive_bench.engine.kv_cache import AdaptiveCache
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method import Method
 from adaptive_bench.method.call import label_follows
-
-
-def refuse_unsupported(
-    method: Method, inputs_embeds: Any, output_attentions: bool | None, hidden_states: bool | None
-) -> None:
-    """Refuse arguments of `forward` that would give wrong results or be silently ignored."""
-    if inputs_embeds is not None:
-        raise UsageError(
-            "An adaptive model reads token ids, as random draws and losses hang on them, got inputs_embeds. Pass "
-            "input_ids, or run the dense model: model.backbone_model(inputs_embeds=...)."
-        )
-    if output_attentions:
-        raise UsageError(
-            "Attention weights are not kept, since tokens that skip a branch have none, got output_attentions=True. "
-            "Leave it out; model.backbone_model(input_ids, output_attentions=True) gives the dense model's."
-        )
-    if hidden_states and method.kv_policy == "defer":
-        raise UsageError(
-            "Hidden states are those after each layer, but under the KV policy 'defer' tokens wait before the deep "
-            "ones, got output_hidden_states=True. Leave it out, or choose another kv=."
-        )
 
 
 def check_ids(ids: Any) -> None:
@@ -72,13 +50,8 @@ def check_cache(cache: Any, ids: Tensor) -> None:
 
 
 def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | None) -> Tensor | None:
-    """Give a call its labels [B, S], without labels that follow padding, since no text predicts them.
-
-    Args:
-        step_labels: Number of labels that follow a token in all calls of an optimizer step, if there are several.
-
-    Returns:
-        The call's share of these labels; `None` for a single call.
+    """Give a call its labels [B, S], without those that follow padding, since no text predicts them. Returns the call's
+    share of the `step_labels` labels that follow a token in all calls of an optimizer step; `None` for a single call.
     """
     share = None if step_labels is None else label_follows(labels).sum() / step_labels
     if not call.all_valid:
@@ -88,19 +61,14 @@ def take_labels(call: EngineCall, labels: Tensor, step_labels: Tensor | int | No
     call.labels = labels.to(call.input_ids.device)
     if labels.device.type == "cpu":  # the labelled tokens are known without waiting for a device
         written_from = label_follows(labels).flatten().nonzero()[:, 0]
-        if call.training and call.spread is None and not step_labels:  # else other calls or processes may have labels
-            check_some_label(written_from)
+        # The mean loss would be NaN, unless other processes or calls have labels.
+        if call.training and call.spread is None and not step_labels and not written_from.numel():
+            raise UsageError(
+                "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, "
+                "or each row has one token alone. Leave such a batch out, or give it labels."
+            )
         call.written_from = written_from.to(call.input_ids.device)
     return share
-
-
-def check_some_label(counted: Tensor) -> None:
-    """Refuse to train if no label counts, since the mean loss would be NaN."""
-    if not counted.numel():
-        raise UsageError(
-            "A loss is the mean over labels that follow a token, got labels of which none is left: all are -100, or "
-            "each row has one token alone. Leave such a batch out, or give it labels."
-        )
 
 
 def positions_to_keep(wanted: Tensor | int) -> tuple[Any, Any]:
@@ -120,29 +88,16 @@ def check_positions(given: Tensor, own: Tensor, valid: Tensor) -> None:
         )
 
 
-# Refused with an error of their own, `no_assistance`.
-_DRAFTS = ("assistant_early_exit", "assistant_model", "assistant_tokenizer", "is_assistant")
 # Arguments that would change how the model runs, with the value at which each changes nothing.
 _REFUSED: dict[str, Any] = {
     **dict.fromkeys(("cache_implementation", "compile_config", "constraints", "custom_generate", "dola_layers")),
     **dict.fromkeys(("force_words_ids", "inputs_embeds", "negative_prompt_attention_mask", "negative_prompt_ids")),
     **dict.fromkeys(("past_key_values", "penalty_alpha", "position_ids", "prefill_chunk_size")),
-    **dict.fromkeys(("prompt_lookup_num_tokens", *_DRAFTS[:3])),
+    **dict.fromkeys(("prompt_lookup_num_tokens", "assistant_early_exit", "assistant_model", "assistant_tokenizer")),
     **dict.fromkeys(("output_attentions", "output_hidden_states", "synced_gpus", "token_healing"), False),
     **dict.fromkeys(("trust_remote_code", "use_mtp", "is_assistant"), False),
     **dict.fromkeys(("guidance_scale", "num_beams", "num_beam_groups"), 1),
 }
-
-
-def no_assistance(got: str) -> UsageError:
-    """The error for assisted generation: Hugging Face's loop crops a cache to the accepted tokens, which is impossible
-    if its layers hold different tokens.
-    """
-    return UsageError(
-        f"An adaptive model is neither the main model nor the assistant of assisted generation, whose loop crops the "
-        f"caches of both, got {got}. Let the model draft for itself (`adaptive-bench speculate`, or self_speculate of "
-        f"adaptive_bench.model.speculative_decoding), or generate with model.backbone_model."
-    )
 
 
 def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) -> None:
@@ -153,12 +108,10 @@ def check_arguments(config: GenerationConfig | None, kwargs: Mapping[str, Any]) 
         value = given.get(name)
         # A tensor cannot be compared with the neutral value in a condition, and none is neutral.
         if value is not None and (isinstance(value, Tensor) or value != neutral):
-            if name in _DRAFTS:
-                raise no_assistance(name)
             what = f"{name}={value!r}" if isinstance(value, bool | int | float | str) else name
             raise UsageError(
                 f"generate() of an adaptive model writes with decisions and a cache of its own, got "
-                f"{what}, which it does not support. Leave {name} out."
+                f"{what}, which it does not support. Leave {name} out, or generate with model.backbone_model."
             )
     ids = [given[name] for name in ("inputs", "input_ids") if given.get(name) is not None]
     for one in ids:

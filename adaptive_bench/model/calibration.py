@@ -39,17 +39,14 @@ _LOSS_TEXTS = 64  # texts per loss: few, since greedy deletion of 16 layers meas
 
 @torch.no_grad()
 def calibrate(model: ForwardModel, batches: list[dict[str, Tensor]], dials: Iterable[float]) -> list[dict[str, Any]]:
-    """Calibrate the thresholds of a model for some dial values, as the module's docstring describes.
-
-    Returns:
-        Per dial: requested and realised share of skipped tokens at the deciding sites, and a status:
-        `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
+    """Calibrate the thresholds of a model for some dial values; returns for each the requested and realised share of
+    skipped tokens at the deciding sites, and a status: `ok`, `warn` (off by more than 1 point) or `fail` (more than 3).
     """
     thresholds = model.method.thresholds
     assert thresholds is not None
     points = []
     try:
-        with _measuring(model):
+        with measuring(model):
             for dial in sorted({model.method.dial.check(dial) for dial in dials}, reverse=True):
                 model.dial = dial
                 share = _skip_share(model.method)
@@ -129,11 +126,8 @@ def _verify(model: ForwardModel, batches: list[dict[str, Tensor]], dial: float, 
 def solve_dials(
     model: ForwardModel, batches: Sequence[dict[str, Tensor]], savings: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """Fill the method's dial table so that `dial_for` knows these savings.
-
-    Returns:
-        Per saving: the dial, requested and realised share, and a status: `ok`, or `warn` if the dial cannot come
-        closer than 1 point.
+    """Fill the method's dial table so that `dial_for` knows these savings; returns for each the dial, requested and
+    realised share, and a status: `ok`, or `warn` if the dial cannot come closer than 1 point.
     """
     method, measure = model.method, partial(_saving_at, model, batches)
     points = []
@@ -148,7 +142,7 @@ def solve_dials(
 
 def _saving_at(model: ForwardModel, batches: Sequence[dict[str, Tensor]], travel: float) -> float:
     """Share of token-branches skipped on the text at a travel of the dial."""
-    with _measuring(model):
+    with measuring(model):
         model.dial = model.method.dial.at(travel)  # this empties the ledger
         for batch in batches:
             model(**after_prompts(model, batch), logits_to_keep=1)
@@ -202,7 +196,7 @@ def _text_parts(batch: dict[str, Tensor]) -> dict[str, Any]:
 @torch.no_grad()
 def let_measure(model: ForwardModel, batches: Sequence[dict[str, Tensor]], by: Callable[[HeldOutText], None]) -> None:
     """Let a method measure on a text, with a dial that skips nothing; model and ledger stay unchanged."""
-    with _measuring(model):
+    with measuring(model):
         model.executor = "packed"  # it calls `Decision.otherwise` only for skipping tokens, of which there are none
         model.dial = model.method.dial.skip_nothing
         by(_Text(model, batches))
@@ -278,7 +272,7 @@ def unbooked(model: ForwardModel) -> Iterator[None]:
 
 
 @contextmanager
-def _measuring(model: ForwardModel) -> Iterator[None]:
+def measuring(model: ForwardModel) -> Iterator[None]:
     """Run the block in `eval()` mode, and restore dial, executor, mode and ledger afterwards."""
     dial, training, executor = model.dial, model.training, model._executor
     model.eval()

@@ -7,9 +7,10 @@ GateSkip, its table 9), where layers are removed before a method is trained.
 from __future__ import annotations
 
 import copy
-import re
+from typing import Any
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.errors import UsageError
@@ -23,24 +24,19 @@ _ROUNDING = 1e-4  # relative to the largest logit: shapes round differently, but
 
 def left_out(model: AdaptiveModel) -> list[int]:
     """The layers that no token executes at the model's dial, in ascending order."""
-    kept: dict[int, set[bool]] = {}
+    executed: set[int] = set()
     with recorded_decisions(model.method) as decisions:
         _probe(model)
     for site, decision in decisions:
         assert decision.keep is not None
-        kept.setdefault(site.layer, set()).update(decision.keep.unique().tolist())
-    # One set per layer for both of its branches: attention and MLP must be skipped together.
-    mixed = [layer for layer, found in kept.items() if len(found) > 1]
-    gone = sorted(layer for layer, found in kept.items() if found == {False})
-    if mixed or not gone:
-        what = f"layer {mixed[0]}, which some tokens execute" if mixed else "a model that executes every layer"
+        if bool(decision.keep.any()):
+            executed.add(site.layer)
+    gone = [layer for layer in range(model.backbone.num_layers) if layer not in executed]
+    if not gone or not executed:
         raise UsageError(
-            f"Pruning removes layers that every token skips, got {model.spec} with {what}. Name "
-            f"static_depth, and how many layers it leaves out."
-        )
-    if len(gone) == model.backbone.num_layers:
-        raise UsageError(
-            f"A pruned model keeps at least one layer, got all {len(gone)} left out. Leave out fewer layers."
+            f"Pruning removes layers that every token skips, and keeps at least one layer, got {model.spec} with "
+            f"{len(gone)} of {model.backbone.num_layers} left out. Name static_depth, and how many layers it leaves "
+            f"out."
         )
     return gone
 
@@ -51,38 +47,25 @@ def pruned(model: AdaptiveModel) -> PreTrainedModel:
 
     The config lists the removed layers as `pruned_layers`.
     """
-    gone, whole = left_out(model), model.backbone.model
+    gone, found = left_out(model), copy.deepcopy(model.backbone.model).eval()
     stay = [layer for layer in range(model.backbone.num_layers) if layer not in gone]
-    config = copy.deepcopy(whole.config)
-    config.num_hidden_layers = len(stay)
+    decoder: Any = found.model  # the families share attribute names, not a typed base
+    decoder.layers = nn.ModuleList(decoder.layers[layer] for layer in stay)
+    for place, layer in enumerate(decoder.layers):
+        for module in layer.modules():
+            if hasattr(module, "layer_idx"):
+                module.layer_idx = place  # its place in a cache
+    found.config.num_hidden_layers, found.config.pruned_layers = len(stay), gone
     for each in ("layer_types", "no_rope_layers"):  # per-layer settings: sliding windows, rotary positions
-        if of_layers := getattr(config, each, None):
-            setattr(config, each, [of_layers[layer] for layer in stay])
-    config.pruned_layers = gone
-    found: PreTrainedModel = type(whole)(config)
-    found = found.to(dtype=whole.dtype, device=whole.device).eval()  # type: ignore[call-arg]  # wrapped by transformers
-    # Strict: a weight too few or too many is an error.
-    found.load_state_dict(_renumbered(whole.state_dict(), stay))
-    found.generation_config = copy.deepcopy(whole.generation_config)
+        if of_layers := getattr(found.config, each, None):
+            setattr(found.config, each, [of_layers[layer] for layer in stay])
     expected, ours = _probe(model), found(_tokens(model)).logits
     if not torch.allclose(ours, expected, rtol=0, atol=_ROUNDING * float(expected.abs().max())):
         raise UsageError(
             f"A pruned model must have the method's logits without those layers, got other logits from {model.spec}: "
-            f"it replaces a layer by something else. Name a method that replaces nothing, such as static_depth."
+            f"some token skips another branch, or it replaces a layer by something else. Name a method that leaves out "
+            f"whole layers, such as static_depth."
         )
-    return found
-
-
-def _renumbered(state: dict[str, torch.Tensor], stay: list[int]) -> dict[str, torch.Tensor]:
-    """The weights of the remaining layers under their new numbers, and all weights outside the layers."""
-    numbers = {str(layer): str(place) for place, layer in enumerate(stay)}
-    found = {}
-    for name, value in state.items():
-        parts = re.fullmatch(r"(model\.layers\.)(\d+)(\..*)", name)
-        if parts is None:
-            found[name] = value
-        elif parts[2] in numbers:
-            found[parts[1] + numbers[parts[2]] + parts[3]] = value
     return found
 
 

@@ -80,17 +80,11 @@ def speedups(plain_s: Sequence[float], ours_s: Sequence[float]) -> Quantiles:
 
 @dataclass(frozen=True)
 class Drive:
-    """How one variant is driven.
+    """How one variant is driven."""
 
-    Attributes:
-        new_cache: Makes an empty cache for `batch` rows of `tokens` tokens: `new_cache(batch, tokens)`.
-        forward: Runs token ids [B, S] after the tokens in the cache.
-        ledger: The variant's own ledger; `None` for the plain model.
-    """
-
-    new_cache: Callable[[int, int], Any]
-    forward: Callable[[Tensor, Any], object]
-    ledger: Ledger | None = None
+    new_cache: Callable[[int, int], Any]  # `new_cache(batch, tokens)`: empty, with room for so many rows and tokens
+    forward: Callable[[Tensor, Any], object]  # runs token ids [B, S] after the tokens in the cache
+    ledger: Ledger | None = None  # the variant's own; `None` for the plain model
 
 
 def drive_plain(model: PreTrainedModel) -> Drive:
@@ -168,8 +162,7 @@ def time_model(
     """Time a method at several shares of saved tokens, in turn with the plain model.
 
     Args:
-        plain: The Hugging Face model, in `eval()` mode; `model` may wrap the same one.
-        model: The model in `eval()` mode, calibrated for the savings. Its dial and ledger are changed.
+        plain, model: In `eval()` mode; they may share the backbone. The dial and ledger of the model are changed.
         savings: Shares of saved tokens for which to set the dial, limited to the largest that the method can save.
         tokens: [B, prompt + new], read by every variant.
         rounds: Rounds of prefill; decoding has one round per new token.

@@ -29,8 +29,6 @@ class ForwardModel(nn.Module):
     """A backbone, a method and a ledger. `AdaptiveModel` adds building, calibrating, saving and loading.
 
     Attributes:
-        backbone: Adapter over the wrapped model.
-        method: The method, with its own parameters.
         ledger: Books every MAC of calls in `eval()` mode; setting the dial empties it.
         spread: Gathers the rows of a training batch from several processes, during distributed training.
         raw_loss_terms: Loss values of the last labelled call: `ce`, and the method's own losses by name.
@@ -147,21 +145,29 @@ class ForwardModel(nn.Module):
             documents: [B] key of the document each row belongs to (`document_key`), in the first call of a text. Random
                 draws of different documents are then independent; by default draws depend on the text alone.
             position_ids: [B, S] or [1, S]; must equal the positions that `attention_mask` and the cache imply.
-            inputs_embeds, output_attentions: Refused: decisions may depend on token ids, and no executor keeps
-                attentions.
+            inputs_embeds, output_attentions: Refused; peft always names them.
             output_hidden_states: Also return the residual stream, as Hugging Face does: the embeddings, then the stream
                 after each layer, the last one normalised; L + 1 tensors [B, S, H].
             return_dict: `False` returns a tuple of the outputs that are not `None`.
             num_items_in_batch: Number of labels that follow a token in all micro-batches of an optimizer step, as
-                `Trainer` counts them. The loss is then this call's share of the step's loss: its mean times its share
-                of those labels. Summed over micro-batches, cross entropies equal those of one batch, and so do losses
-                of the method that are means over labels. Other losses (means over all real tokens, squares of shares)
-                are weighted in the same way, as in `run`.
+                `Trainer` counts them. The loss is then its mean times this call's share of those labels. Summed over
+                micro-batches, cross entropies equal those of one batch, and so do losses of the method that are means
+                over labels; other losses are weighted in the same way, as in `run`.
 
         Returns:
             Logits [B, K, V], the loss (cross entropy, plus the method's weighted losses in training) and the cache.
         """
-        arguments.refuse_unsupported(self.method, inputs_embeds, output_attentions, output_hidden_states)
+        if inputs_embeds is not None or output_attentions:
+            raise UsageError(
+                "An adaptive model reads token ids, as random draws and losses hang on them, and keeps no attention "
+                "weights, as tokens that skip a branch have none, got inputs_embeds or output_attentions. Pass "
+                "input_ids alone, or run the dense model: model.backbone_model(...)."
+            )
+        if output_hidden_states and self.method.kv_policy == "defer":
+            raise UsageError(
+                "Hidden states are those after each layer, but under the KV policy 'defer' tokens wait before the deep "
+                "ones, got output_hidden_states=True. Leave it out, or choose another kv=."
+            )
         call = self._begin_call(
             input_ids, attention_mask, continuation_mask, past_key_values, use_cache, phase, requests, documents
         )
@@ -216,12 +222,10 @@ class ForwardModel(nn.Module):
         layers: range,
         states: Tensor | None = None,
     ) -> Tensor:
-        """Run only some layers of a forward pass over tokens that continue a text.
+        """Run only some consecutive layers of a forward pass over tokens [B, S], without padding, that continue a text.
 
         Args:
-            input_ids: [B, S], without padding.
             past_key_values: Cache of earlier calls; the layers below `layers` already hold K,V of these tokens.
-            layers: Consecutive layers, in order.
             states: [B, S, H] before the first of these layers; `None` if it is the model's first layer.
 
         Returns:

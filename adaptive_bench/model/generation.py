@@ -26,16 +26,9 @@ _REFILL_SHARE = 0.25
 def new_tokens(
     model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None = None, *, max_new_tokens: int, **how: Any
 ) -> list[list[int]]:
-    """Continue every row until it ends or the context is full. A simpler `AdaptiveModel.generate`.
+    """The new token ids of each row of prompts [B, S], padded on the left, until it ends or the context is full.
 
-    Args:
-        input_ids: [B, S] prompts, padded on the left.
-        attention_mask: [B, S], 0 for padding.
-        max_new_tokens: Largest number of new tokens per row.
-        how: Further arguments of `generate_queue`, which end rows and choose tokens.
-
-    Returns:
-        New token ids of each row.
+    A simpler `AdaptiveModel.generate`; `how` are further arguments of `generate_queue`.
     """
     prompts = checked_prompts(model, input_ids, attention_mask)
     return generate_queue(model, prompts, rows=max(1, len(prompts)), max_new_tokens=max_new_tokens, **how)
@@ -44,23 +37,21 @@ def new_tokens(
 def checked_prompts(model: ForwardModel, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[int]]:
     """The tokens of each of some prompts [B, S], without padding; prompts that cannot be continued are refused."""
     check_ids(input_ids)
-    if attention_mask is not None:
-        check_mask(attention_mask, input_ids)
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    check_mask(mask, input_ids)
     model.backbone.check_vocabulary(input_ids)
-    if attention_mask is not None and not bool(attention_mask.any(dim=1).all()):
-        empty = int((~attention_mask.any(dim=1)).nonzero()[0, 0])
+    if not bool(mask.any(dim=1).all()):
+        empty = int((~mask.any(dim=1)).nonzero()[0, 0])
         raise UsageError(
             f"Each row of prompts has one token or more, got row {empty} with padding alone. Leave the row out, or "
             f"give it the tokenizer's start token."
         )
-    if attention_mask is not None and not bool(attention_mask[:, -1].all()):
+    if not bool(mask[:, -1].all()):
         raise UsageError(
             "generate() needs prompts padded on the left, got a row that ends in padding. Set padding_side='left'."
         )
-    prompts: list[list[int]] = input_ids.tolist()
-    if attention_mask is not None:
-        pairs = zip(prompts, attention_mask.bool().tolist(), strict=True)
-        prompts = [[token for token, is_real in zip(*row, strict=True) if is_real] for row in pairs]
+    pairs = zip(input_ids.tolist(), mask.bool().tolist(), strict=True)
+    prompts = [[token for token, is_real in zip(*row, strict=True) if is_real] for row in pairs]
     _check_mode_and_length(model, max(map(len, prompts)))
     return prompts
 
@@ -110,7 +101,7 @@ def generate_queue(
     documents: Sequence[int] | None = None,
     processors: LogitsProcessorList | None = None,
 ) -> list[list[int]]:
-    """Continue any number of prompts; as texts end, the next prompts join the batch.
+    """The new token ids of any number of prompts; as texts end, the next prompts join the batch.
 
     With more prompts than rows, a text must not depend on the others in its batch: the method must be of causality
     class C0 with a KV policy other than `defer`, and `choose` must not draw at random.
@@ -118,16 +109,11 @@ def generate_queue(
     Args:
         prompts: Token ids, in the order in which to begin them; sorting by length reduces padding.
         rows: Largest number of texts in the batch.
-        max_new_tokens: Largest number of new tokens per text.
         eos_token_ids: A text ends after one of these tokens, which is part of the result.
         stop: Called with a text's new tokens; returning true ends the text.
-        choose: Next token [B] from logits [B, V].
         ended: Called with the number of texts that have just ended.
         documents: Key of each prompt's document, for random draws; see `ForwardModel.forward`.
         processors: Change the logits before a token is chosen; see `tokenization.logits_processors`.
-
-    Returns:
-        New token ids of each prompt.
     """
     _check_mode_and_length(model, max(map(len, prompts), default=0))
     ends, device = frozenset(eos_token_ids), next(model.parameters()).device
@@ -189,14 +175,12 @@ def texts_of(
 
 
 class Batch:
-    """Texts that are generated together. Texts join, every step adds a token to each, and finished texts leave.
+    """Texts that are generated together, one per row of the cache: they join, every step adds a token to each, and
+    finished ones leave.
 
     Args:
         choose: The next tokens [B] of texts, from their logits [B, V].
         is_done: Whether a text ends with its newest token, even if it has room left.
-
-    Attributes:
-        texts: The texts in the batch, one for each row of the cache.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Gives an adaptive model the interface of a Hugging Face model, for libraries that expect one.
 
-`transformers.pipeline`, lm-eval's `HFLM`, `accelerate` and notebooks read certain attributes of a model. They are
-defined here, most of them forwarded to the backbone. For `generate`, their library turns arguments into logits
-processors and stopping criteria, and hands these to our loop instead of running its own. Arguments that our loop does
-not support are refused by name.
+`transformers.pipeline`, lm-eval's `HFLM`, `accelerate` and notebooks read certain attributes of a model, most of them
+the backbone's. For `generate`, transformers turns arguments into logits processors and stopping criteria, and hands
+these to our loop instead of running its own. `Trainer` knows nothing about methods: the method's losses are part of the
+model's loss, and `AdaptiveCallback` does the rest.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import torch
 from torch import LongTensor, Tensor, nn
-from transformers import GenerationConfig, PretrainedConfig, StoppingCriteriaList
+from transformers import GenerationConfig, PretrainedConfig, StoppingCriteriaList, TrainerCallback
 from transformers.generation.configuration_utils import GenerationMode
 from transformers.generation.stopping_criteria import StopStringCriteria
 from transformers.generation.utils import GenerateDecoderOnlyOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from adaptive_bench.errors import UsageError
-from adaptive_bench.model.arguments import check_arguments, no_assistance
+from adaptive_bench.model.arguments import check_arguments
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.model.generation import Batch, Text, checked_prompts, texts_of
 
@@ -51,14 +53,11 @@ def generate(
 
     Args:
         inputs: [B, S] prompts, padded on the left; also as `input_ids`.
-        generation_config: Defaults for all other arguments; without it the model's own.
         streamer: Gets the prompt, then every new token.
         generator: Draws from this instead of torch's global generator.
-        kwargs: Hugging Face's other arguments.
 
     Returns:
-        Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output object, without a cache (it would
-        lack the rows that have left).
+        Prompts and new tokens [B, S + N], or with `return_dict_in_generate` an output object without a cache.
     """
     own = {"inputs": inputs, "streamer": streamer, "generator": generator}
     check_arguments(generation_config, {**kwargs, **own})
@@ -109,32 +108,27 @@ def _prepared(
     return call
 
 
+@dataclass(eq=False)
 class _Writer:
-    """What one call of `generate` adds to our loop: Hugging Face's logits processors, stopping criteria and streamer.
-
-    These see all rows in their places, including finished ones, as in Hugging Face's loop (some keep state by row).
-    The model sees only the unfinished rows.
+    """Our loop with Hugging Face's logits processors, stopping criteria and streamer. As in their loop, these see all
+    rows in their places, finished ones too (some keep state by row); the model sees only the unfinished rows.
     """
 
-    def __init__(
-        self,
-        *,
-        input_ids: Tensor,
-        logits_processor: Any,
-        stopping_criteria: Any,
-        generation_config: GenerationConfig,
-        generator: torch.Generator | None,
-        streamer: Any,
-    ) -> None:
-        self.config, self.generator, self.streamer = generation_config, generator, streamer
-        self.process, self.criteria = logits_processor, stopping_criteria
-        self.sequences = input_ids
+    input_ids: Tensor
+    logits_processor: Any
+    stopping_criteria: Any
+    generation_config: GenerationConfig
+    generator: torch.Generator | None
+    streamer: Any
+    scores: list[Tensor] = field(default_factory=list)
+    logits: list[Tensor] = field(default_factory=list)
+    on_host: list[bool] = field(default_factory=list)  # the values of `finished`
+
+    def __post_init__(self) -> None:
+        self.config, self.sequences = self.generation_config, self.input_ids
         # Without an end token, Hugging Face's loop continues every row until all have ended.
-        self.ends = any(hasattr(one, "eos_token_id") for one in stopping_criteria)
-        self.finished = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
-        self.on_host: list[bool] = []  # the values of `finished`
-        self.scores: list[Tensor] = []
-        self.logits: list[Tensor] = []
+        self.ends = any(hasattr(one, "eos_token_id") for one in self.stopping_criteria)
+        self.finished = torch.zeros(len(self.input_ids), dtype=torch.bool, device=self.input_ids.device)
 
     def write(self, model: ForwardModel, prompts: Sequence[Sequence[int]]) -> Tensor | GenerateDecoderOnlyOutput:
         """Generate all tokens of all rows."""
@@ -170,7 +164,7 @@ class _Writer:
         kept = self.config.return_dict_in_generate
         if kept and self.config.output_logits:
             self.logits.append(everywhere.clone())
-        scores = self.process(self.sequences, everywhere)
+        scores = self.logits_processor(self.sequences, everywhere)
         if kept and self.config.output_scores:
             self.scores.append(scores)
         if self.config.do_sample:
@@ -180,7 +174,7 @@ class _Writer:
         tokens = torch.full_like(chosen, self._padding()).index_copy(0, rows, chosen[rows])
         self.sequences = torch.cat([self.sequences, tokens[:, None]], dim=1)
         # Hugging Face's criteria read the scores if they are kept.
-        self.finished |= self.criteria(self.sequences, tuple(self.scores) or None)
+        self.finished |= self.stopping_criteria(self.sequences, tuple(self.scores) or None)
         self.on_host = self.finished.tolist()
         if self.streamer is not None:
             self.streamer.put(tokens.cpu())
@@ -207,11 +201,7 @@ def _of_backbone(name: str) -> Callable[..., Any]:
 
 
 class HuggingFaceModel(ForwardModel):
-    """Attributes and methods of a Hugging Face model, as far as other libraries use them.
-
-    Attributes:
-        name_or_path: Folder or hub id from which the model and its tokenizer can be loaded.
-    """
+    """Attributes and methods of a Hugging Face model, as far as other libraries use them."""
 
     main_input_name = "input_ids"
     accepts_loss_kwargs = True  # makes `Trainer` pass the number of labels in all micro-batches of a step
@@ -222,6 +212,7 @@ class HuggingFaceModel(ForwardModel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # The folder or hub id from which the model and its tokenizer can be loaded.
         self.name_or_path: str = self.backbone_model.name_or_path or ""
         self.register_state_dict_post_hook(_leave_shared_out)
         self.register_load_state_dict_pre_hook(_put_shared_back)
@@ -250,13 +241,12 @@ class HuggingFaceModel(ForwardModel):
     def generation_config(self, value: GenerationConfig) -> None:
         self.backbone_model.generation_config = value
 
-    def can_generate(self) -> bool:
-        """Always true."""
-        return True
-
     def _supports_logits_to_keep(self) -> NoReturn:
         """Refused: only another model's `generate` calls this, on its `assistant_model`."""
-        raise no_assistance("it as assistant_model")
+        raise UsageError(
+            "An adaptive model is no assistant_model: assisted generation crops caches, which is impossible if layers "
+            "hold different tokens. Let the model draft for itself (`adaptive-bench speculate`)."
+        )
 
     @property
     def is_activation_checkpointing(self) -> bool:
@@ -269,7 +259,7 @@ class HuggingFaceModel(ForwardModel):
         every_n_layers: int = 1,
         offload: bool = False,
     ) -> None:
-        """Called by `Trainer` for `gradient_checkpointing=True`; recomputes every branch, without reentrance."""
+        """Called by `Trainer` for `gradient_checkpointing=True`: recompute every branch, without reentrance."""
         given = activation_checkpointing_kwargs or {}
         if not isinstance(given, Mapping) or given.get("use_reentrant") or every_n_layers != 1 or offload:
             raise UsageError(
@@ -286,6 +276,7 @@ class HuggingFaceModel(ForwardModel):
         """Stop recomputing branches in the backward pass."""
         self.gradient_checkpointing = False
 
+    can_generate = _of_backbone("can_generate")
     tie_weights = _of_backbone("tie_weights")
     get_input_embeddings = _of_backbone("get_input_embeddings")
     get_output_embeddings = _of_backbone("get_output_embeddings")
@@ -313,10 +304,8 @@ class HuggingFaceModel(ForwardModel):
 def _shared(model: nn.Module) -> dict[str, str]:
     """Second names of shared parameters (tied embeddings), with the first name of each."""
     first: dict[int, str] = {}
-    names = [
-        (name, first.setdefault(id(value), name)) for name, value in model.named_parameters(remove_duplicate=False)
-    ]
-    return {name: known for name, known in names if name != known}
+    named = model.named_parameters(remove_duplicate=False)
+    return {name: known for name, value in named if (known := first.setdefault(id(value), name)) != name}
 
 
 def _leave_shared_out(model: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
@@ -331,3 +320,78 @@ def _put_shared_back(model: nn.Module, state: dict[str, Any], prefix: str, *_: A
         for here, there in ((name, known), (known, name)):
             if prefix + here not in state and prefix + there in state:
                 state[prefix + here] = state[prefix + there]
+
+
+class AdaptiveCallback(TrainerCallback):
+    """Callback for `Trainer(model=AdaptiveModel, callbacks=[AdaptiveCallback()])`, also with peft's adapters and in
+    TRL's trainer. Before every optimizer step, whatever its number of micro-batches, the method's schedules get the
+    progress of training. The trainer's checkpoints become folders that `AdaptiveModel.from_pretrained` can load.
+    """
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Refuse settings that would train something other than they say."""
+        model = _adaptive(given["model"])
+        if getattr(args, "packing", False) or getattr(args, "padding_free", False):  # arguments of TRL
+            raise UsageError(
+                "Each text needs its own row, since tokens would see other texts packed into the same row, got packing "
+                "or padding_free. Leave them out."
+            )
+        own = list(model.method.parameters())
+        if own and not any(parameter.requires_grad for parameter in own):
+            raise UsageError(
+                f"The parameters of {model.spec} are trained, but all of them are frozen, as get_peft_model freezes "
+                f"every given parameter. Call model.method.requires_grad_(True) after it."
+            )
+        # Wrapped by peft, and resumed (the step is not 0).
+        if model is not given["model"] and own and state.global_step:
+            raise UsageError(
+                "A checkpoint of peft holds adapters alone, so training cannot go on from it with the method's own "
+                "parameters. Put adapters on the backbone first: get_peft_model(backbone, config), then "
+                "AdaptiveModel.build(backbone, method); its checkpoints are whole."
+            )
+        if args.world_size > 1 or args.n_gpu > 1:
+            raise UsageError(
+                f"Trainer trains an adaptive model in one process on one device, got {args.world_size} processes and "
+                f"{args.n_gpu} GPUs: methods rank the tokens of a whole batch. Use `adaptive-bench run` under "
+                f"torchrun, or set CUDA_VISIBLE_DEVICES to one GPU."
+            )
+        if args.label_smoothing_factor:
+            raise UsageError(
+                f"The loss of an adaptive model is computed by the model, with the method's own losses, got "
+                f"label_smoothing_factor={args.label_smoothing_factor}. Leave it out."
+            )
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Tell the method the progress of training."""
+        model = _adaptive(given["model"])
+        model.begin_step(state.global_step + 1, state.max_steps)
+        # `on_pre_optimizer_step` looks whether a forward pass with labels has filled it again.
+        model.raw_loss_terms = {}
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Refuse a step whose loss is not the model's own."""
+        if not _adaptive(given["model"]).raw_loss_terms:
+            raise UsageError(
+                "The loss of an adaptive model is computed by the model, with the method's own losses, but the model "
+                "got no labels: Trainer takes them away for compute_loss_func. Leave it out, and have a data collator "
+                "that gives labels."
+            )
+
+    def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Complete the checkpoint that was just written."""
+        _adaptive(given["model"]).save_pretrained(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Forget the progress of training, so that a later training must set it again."""
+        _adaptive(given["model"]).method.end_training()
+
+
+def _adaptive(model: Any) -> Any:
+    if hasattr(model, "get_base_model"):  # a peft model around an adaptive model
+        model = model.get_base_model()
+    if not isinstance(model, HuggingFaceModel):
+        raise UsageError(
+            f"AdaptiveCallback is for a Trainer with an AdaptiveModel, got {type(model).__name__}. Build one with "
+            f"AdaptiveModel.build(model, method)."
+        )
+    return model

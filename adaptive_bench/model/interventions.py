@@ -2,13 +2,12 @@
 
 Comparing a method with its shuffled decisions shows what its choice of tokens is worth (see `engine.shuffling`).
 
-`site_costs` measures what every branch of a model is worth before any training, and so which branches should be spared.
-On a real model a few branches matter far more than the others: if a third of all tokens skips the MLP of layer 0, the
-predictions of SmolLM2-135M change a hundred times as much as if they skip the median branch. The measurement runs on
-held-out training text, one branch at a time. A random 36 % of the tokens (fixed seed) do not get the branch's output;
-the first token of a text always does, and all keys and values are kept. The cost is the mean KL divergence from the
-unchanged model's predictions. A branch is spared if its cost exceeds ten times the median. The first token of every
-text is kept if its residual stream, anywhere below the last layer, is more than ten times as long as the median
+`site_costs` measures what every branch of a model is worth before any training, and so which branches should be spared:
+if a third of all tokens skips the MLP of layer 0, the predictions of SmolLM2-135M change a hundred times as much as if
+they skip the median branch. A random 36 % of the tokens of held-out training text (fixed seed) do not get the output of
+one branch; the first token of a text always does, and all keys and values are kept. The cost is the mean KL divergence
+from the unchanged model's predictions. A branch is spared if its cost exceeds ten times the median. The first token of
+every text is kept if its residual stream, anywhere below the last layer, is more than ten times as long as the median
 token's: other tokens attend to such a token whatever it is.
 """
 
@@ -43,23 +42,18 @@ from adaptive_bench.method import (
     why_not_shuffled,
 )
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.calibration import TEXT_PARTS, checked_text, unbooked
+from adaptive_bench.model.calibration import TEXT_PARTS, checked_text, measuring
 from adaptive_bench.model.forward import ForwardModel
 from adaptive_bench.progress import RunningTask
 
-Rule = Callable[[SiteView], Tensor | None]
-
 
 class Prescribed(Method):
-    """Decides by a rule set from outside. It is not registered, since it is no real method.
-
-    Attributes:
-        rule: Maps a view to the tokens [B, S] that execute the site, or `None` for all.
-    """
+    """Decides by a rule set from outside. It is not registered, since it is no real method."""
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__(MethodConfig(), backbone, "bench", 0)
-        self.rule: Rule = lambda view: None
+        # Maps a view to the tokens [B, S] that execute the site, or `None` for all.
+        self.rule: Callable[[SiteView], Tensor | None] = lambda view: None
 
     @property
     def dial(self) -> DialSpec:
@@ -90,13 +84,6 @@ class StaticSet(Prescribed):
         return [nobody if layer in self.skipped else EXECUTE_ALL for layer in range(self.backbone_size[0])]
 
 
-def prescribed_model(backbone_model: PreTrainedModel) -> Any:
-    """A model with the method `Prescribed`, in `eval()` mode, that runs its branches masked."""
-    model = AdaptiveModel(backbone_model, Prescribed(Backbone(backbone_model)), MethodSpec("prescribed")).eval()
-    model.executor = "masked"
-    return model
-
-
 def static_model(backbone_model: PreTrainedModel, skipped: Collection[int]) -> AdaptiveModel:
     """A model that never runs some layers, in `eval()` mode."""
     method = StaticSet(Backbone(backbone_model), skipped)
@@ -109,14 +96,10 @@ def collect_decisions(model: ForwardModel, batches: Sequence[dict[str, Tensor]])
     """Collect the decisions of every token of a text at the current dial."""
     if why := why_not_shuffled(model.spec):
         raise UsageError(f"Tokens can exchange decisions only if each is decided separately, but {why}.")
-    collector, training_before = DecisionCollector(), model.training
-    model.eval()
-    try:
-        with unbooked(model), standing_between(model, collector):
-            for batch in batches:
-                model(**batch, logits_to_keep=1)
-    finally:
-        model.train(training_before)
+    collector = DecisionCollector()
+    with measuring(model), standing_between(model, collector):
+        for batch in batches:
+            model(**batch, logits_to_keep=1)
     return collector.bank(model.method.seed, per_prompt=model.method.once_per_prompt)
 
 
@@ -141,18 +124,14 @@ FACTOR = 10.0  # times the median: limit for a site's cost, and for the length o
 
 @dataclass(frozen=True)
 class SiteCosts:
-    """The costs of sites, measured on a text.
+    """The costs of sites, measured on a text."""
 
-    Attributes:
-        costs: Mean KL divergence in nats from the model's predictions if a share of the tokens skips only this site.
-        first_token: The length of a first token's residual stream relative to the median token's: the largest ratio
-            below the last layer, averaged over texts.
-        tokens: Number of tokens of the text.
-    """
-
+    # Mean KL divergence in nats from the model's predictions if a share of the tokens skips only this site.
     costs: Mapping[Site, float]
+    # The length of a first token's residual stream relative to the median token's: the largest ratio below the last
+    # layer, averaged over texts.
     first_token: float
-    tokens: int
+    tokens: int  # of the text
 
     @property
     def spared(self) -> frozenset[Site]:
@@ -203,26 +182,23 @@ def site_costs(
     seed: int = 0,
     task: RunningTask | None = None,
 ) -> SiteCosts:
-    """Measure the costs of a model's sites, with one pass per site through its layer and those above. The model stays
-    unchanged.
+    """Measure the costs of a model's sites, with one pass per site through its layer and those above.
 
     Args:
         batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]. A few hundred
             tokens are enough, since the costs of interest are ten times the median.
-        seed: Seed that selects the skipping tokens, the same at every site.
-        task: Advances by one for each site.
+        seed: Selects the skipping tokens, the same at every site.
     """
     text = checked_text(batches, least=1)
-    model = prescribed_model(backbone_model)
-    backbone: Backbone = model.backbone
+    model = AdaptiveModel(backbone_model, Prescribed(Backbone(backbone_model)), MethodSpec("prescribed")).eval()
+    model.executor = "masked"
     parts = [_Part(model, batch, seed) for batch in text]
     tokens = sum(int(part.valid.sum()) for part in parts)
     costs = {}
-    with unbooked(model):
-        for site in sorted(every_branch(range(backbone.num_layers)), key=lambda one: one.number):
-            costs[site] = sum(part.divergence_without(site) for part in parts) / tokens
-            if task is not None:
-                task.advance()
+    for site in sorted(every_branch(range(model.backbone.num_layers)), key=lambda one: one.number):
+        costs[site] = sum(part.divergence_without(site) for part in parts) / tokens
+        if task is not None:
+            task.advance()
     ratios = torch.cat([part.first_token for part in parts])
     return SiteCosts(costs, float(ratios.mean()), tokens)
 

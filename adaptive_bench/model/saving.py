@@ -11,26 +11,28 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError, message_of
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, licence_of
 from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.model.hub_models import Pretrained
 from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import atomic
-from adaptive_bench.store.keys import digests
+from adaptive_bench.store.keys import changed, digests
 from adaptive_bench.store.manifest import make_again
 from adaptive_bench.store.runs import is_run
 
@@ -41,28 +43,60 @@ _NOT_WHAT_IT_SHOULD_BE = (ValueError, KeyError, TypeError, AttributeError)  # er
 
 
 @dataclass(frozen=True)
-class SavedModel:
-    """A model written by `save`, without the backbone.
+class Pretrained:
+    """The location of pretrained weights: a folder in Hugging Face layout, or a hub id with its commit."""
 
-    Attributes:
-        folder: The model's folder.
-        spec: Spec of the method.
-        seed: Seed of the method.
-        dial: Dial value at saving.
-        weights: State of the method.
-        calibrated: Thresholds, dial table and fitted values (`Method.fit`).
-        pretrained: The pretrained weights behind the backbone, if the folder holds no backbone.
-        by_other_code: Whether the method's code has changed since, so that the calibration is no longer valid.
-    """
+    location: str
+    revision: str | None = None  # `None` for a folder
+    sha256: Mapping[str, str] = field(default_factory=dict)  # of a folder's weights and config
+
+    @classmethod
+    def at(cls, location: str, revision: str | None) -> Pretrained:
+        """The weights at a location, with their current digests."""
+        if revision is not None:
+            return cls(location, revision)
+        folder = Path(location)
+        return cls(location, None, digests(folder, [folder / "config.json", *folder.glob("*.safetensors")]))
+
+    def load(self, **kwargs: Any) -> PreTrainedModel:
+        """Load the model, by default in fp32; `kwargs` are for its `from_pretrained`."""
+        rule = f"A model saved without its backbone's weights needs those of {self.location!r}"
+        here = self.revision is None
+        # A hub's commit cannot change, but a folder can.
+        if here and (different := changed(Path(self.location), self.sha256)):
+            raise EnvironmentProblem(
+                f"{rule} as they were, but {', '.join(different)} changed or is missing. Put the folder back, or train "
+                f"again."
+            )
+        try:
+            # A folder is loaded without asking the hub; its revision means nothing.
+            with nullcontext() if here else hub_or_cache(Needed("model", self.location)):
+                return AutoModelForCausalLM.from_pretrained(
+                    self.location,
+                    revision=self.revision or "main",
+                    local_files_only=here,
+                    use_safetensors=True,
+                    **{"dtype": torch.float32} | kwargs,
+                )
+        except (OSError, ValueError, SafetensorError, OutOfReach) as error:
+            raise EnvironmentProblem(
+                f"{rule}, but they cannot be loaded: {message_of(error)[:300].rstrip('.')}. Put the folder back, or "
+                f"connect to the hub, with HF_TOKEN set for a gated model."
+            ) from error
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model written by `save`, without the backbone."""
 
     folder: Path
     spec: MethodSpec
     seed: int
     dial: float
-    weights: dict[str, Tensor]
+    weights: dict[str, Tensor]  # of the method
     calibrated: stored_calibration.StoredCalibration
-    pretrained: Pretrained | None = None
-    by_other_code: bool = False
+    pretrained: Pretrained | None = None  # the weights behind the backbone, if the folder holds none
+    by_other_code: bool = False  # the method's code has changed since, so the calibration is no longer valid
     spared: frozenset[Site] = frozenset()
     keep_first: bool = False
 
@@ -71,18 +105,9 @@ class SavedModel:
         shapes = [{name: value.shape for name, value in state.items()} for state in (method.state_dict(), self.weights)]
         return shapes[0] == shapes[1]
 
-    def sparing(self, spared: Collection[Site] | None, keep_first: bool | None) -> dict[str, Any]:
-        """Arguments for `Method.set_spared`: the given ones, with saved ones in place of `None`."""
-        return {
-            "spared": self.spared if spared is None else frozenset(spared),
-            "keep_first": self.keep_first if keep_first is None else keep_first,
-        }
-
     def give_to(self, method: Method, *, is_same: bool) -> None:
-        """Load the weights into a method, and also the calibration unless the code or the spared sites changed.
-
-        Args:
-            is_same: Whether the method's spec is the saved one; a calibration under another spec is not loaded.
+        """Load the weights into a method, and also the calibration unless the spec, the code or the spared sites
+        changed.
         """
         method.load_state_dict(self.weights)
         if self.by_other_code:
@@ -117,7 +142,11 @@ class SavedModel:
 
 
 def save(
-    model: ForwardModel, folder: Path, pretrained: Pretrained | None = None, adapters: Adapters | None = None
+    model: ForwardModel,
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+    pretrained: Pretrained | None = None,
+    adapters: Adapters | None = None,
 ) -> None:
     """Write a model into a folder, creating it if needed. Stored calibrations there, of earlier weights, are removed.
 
@@ -142,6 +171,8 @@ def save(
         without_adapters(model.backbone_model).save_pretrained(folder / _BACKBONE)
     elif adapters is not None:
         adapters.save(folder / _ADAPTERS)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
     calibrated = stored_calibration.StoredCalibration.of(model.method, {}, "")
     parts = {"method": model.method.state_dict(), "thresholds": calibrated.thresholds, "fitted": calibrated.fitted}
     save_file(stored_calibration.flat(parts), folder / _TENSORS)
@@ -154,20 +185,6 @@ def save(
     files = [file for part in (_BACKBONE, _ADAPTERS) for file in (folder / part).rglob("*.*")]
     about["sha256"] = digests(folder, [folder / _TENSORS, *files])  # tells this model from others; see `lm-eval`
     (folder / _ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-
-
-def add_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Add a tokenizer to a model's folder unless it has one. The file by which a tokenizer is recognised comes last."""
-    if (folder / _TOKENIZER).is_file():
-        return
-    with atomic.temporary_folder(folder / "tokenizer") as temporary:
-        tokenizer.save_pretrained(temporary)
-        # Sorting by whether a file is `_TOKENIZER` puts that one last.
-        for file in sorted(temporary.rglob("*"), key=lambda path: path.name == _TOKENIZER):
-            if file.is_file():
-                target = folder / file.relative_to(temporary)
-                target.parent.mkdir(exist_ok=True)
-                file.replace(target)
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
@@ -238,3 +255,55 @@ def _damaged(folder: Path, part: str, error: Exception) -> EnvironmentProblem:
         f"A saved adaptive model needs a readable {part}, got {type(error).__name__} in {folder}: {error}. "
         f"{make_again(folder)}"
     )
+
+
+_CARD = """# {title}
+
+`{spec}` on a {layers}-layer {family}, trained and measured with adaptive-bench: a method decides which tokens execute
+which attention and MLP branch, and the share of skipped branches is set after training.
+
+```python
+from adaptive_bench import AdaptiveModel
+from transformers import AutoTokenizer
+
+model = AdaptiveModel.from_pretrained("{folder}"{calibration})
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+model.saving = 0.15
+written = model.generate(**tokenizer("...", return_tensors="pt"), max_new_tokens=64)
+model.compute_report()["saved"]
+```
+
+`AutoModelForCausalLM` cannot load this folder: the method would be lost.{calibrations}
+"""
+
+
+def model_card(
+    model: ForwardModel,
+    *,
+    title: str,
+    base: str | None,
+    calibrations: Sequence[str] = (),
+    results: str = "",
+) -> str:
+    """A README in the hub's format, with the licence of the pretrained model (`base`, if it has a hub id) if its card
+    names one.
+    """
+    about = {
+        "library_name": "adaptive-bench",
+        "pipeline_tag": "text-generation",
+        "tags": ["adaptive-computation", model.spec.name],
+        **({"base_model": base} if base else {}),
+        **({"license": licence} if (licence := licence_of(base or str(model.backbone_model.name_or_path))) else {}),
+    }
+    told = f" Calibrated on: {', '.join(calibrations)}." if calibrations else ""
+    several = len(calibrations) > 1 and stored_calibration.POOLED not in calibrations
+    text = _CARD.format(
+        title=title,
+        folder=title,
+        spec=model.spec,
+        layers=model.backbone.num_layers,
+        family=model.backbone_model.config.model_type,
+        calibration=f', calibration="{calibrations[0]}"' if several else "",
+        calibrations=told,
+    )
+    return f"---\n{yaml.safe_dump(about, sort_keys=False)}---\n\n{text}\n{results}".rstrip() + "\n"

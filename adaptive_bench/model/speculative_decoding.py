@@ -35,12 +35,8 @@ Listener = Callable[[SiteView, Decision], None]
 
 @dataclass(frozen=True)
 class Round:
-    """One round.
-
-    Attributes:
-        drafted: Tokens drafted, 0 .. d.
-        accepted: Number of leading drafted tokens that the verifier chose too.
-        cached: Tokens in the cache afterwards: earlier tokens, the last token of the text so far, and accepted ones.
+    """One round: tokens drafted (0 .. d), the number of leading ones that the verifier chose too, and the tokens in the
+    cache afterwards.
     """
 
     drafted: int
@@ -50,20 +46,12 @@ class Round:
 
 @dataclass(frozen=True)
 class Speculation:
-    """The result of `self_speculate` for one prompt.
+    """The result of `self_speculate` for one prompt."""
 
-    Attributes:
-        tokens: New token ids.
-        rounds: The rounds; the call that reads the prompt and gives the first token is no round.
-        books: A ledger for each part of the work: reading the prompt, drafting and verifying.
-        cache: The cache at the end: the prompt and all new tokens but the last. It holds the last token too if that is
-            an accepted end token.
-    """
-
-    tokens: list[int]
-    rounds: list[Round]
-    books: dict[Part, Ledger]
-    cache: AdaptiveCache
+    tokens: list[int]  # the new ones
+    rounds: list[Round]  # the call that reads the prompt and gives the first token is none
+    books: dict[Part, Ledger]  # of each part of the work
+    cache: AdaptiveCache  # holds all tokens but the last, and that one too if it is an accepted end token
 
 
 @torch.no_grad()
@@ -110,8 +98,6 @@ def self_speculate(
 
 
 class _Run:
-    """The text generated after one prompt: at most `room` tokens."""
-
     cache: AdaptiveCache
 
     def __init__(self, model: ForwardModel, draft_dial: float, drafts: int, ends: frozenset[int], room: int) -> None:
@@ -199,11 +185,11 @@ class AlikeLayers:
         self.states: list[list[Tensor]] = []
 
     def note_verifier(self, view: SiteView, decision: Decision) -> None:
-        """Listener for calls that skip nothing."""
+        """Listen to calls that skip nothing."""
         self._of_verifier = min(self._of_verifier, self._plain_layers(view))
 
     def note_draft(self, view: SiteView, decision: Decision) -> None:
-        """Listener for calls of the draft."""
+        """Listen to calls of the draft."""
         layer = view.site.layer
         # Once per layer, before its attention.
         if view.site.branch == "mlp":
@@ -225,11 +211,7 @@ def is_plain(decision: Decision) -> bool:
 
 
 def draft(model: ForwardModel, cache: AdaptiveCache, newest: int, most: int, ends: frozenset[int]) -> list[int]:
-    """Draft up to `most` tokens at the model's dial, or until one of `ends`; the cache stores the tokens that are fed.
-
-    Args:
-        newest: The last token of the text, not yet in the cache.
-    """
+    """Draft up to `most` tokens after the newest one, which is not in the cache, or until one of `ends`."""
     guesses: list[int] = []
     # The last guess is not fed: verification reads it.
     while len(guesses) < most and not (guesses and guesses[-1] in ends):

@@ -35,20 +35,13 @@ FOLDER, _SUFFIX, _ABOUT = "calibration", ".safetensors", "about"  # `_ABOUT` is 
 
 @dataclass(frozen=True)
 class StoredCalibration:
-    """The result of calibrating a method on one text.
+    """The result of calibrating a method on one text."""
 
-    Attributes:
-        text: Digest of the calibration text.
-        thresholds, fitted: State of `Thresholds` and of the fitted values (`Method.fit`), if the method has them.
-        table: Measured pairs of a dial's travel and its saving.
-        dials: Dial values by the saving for which they were chosen.
-    """
-
-    text: str
-    thresholds: Mapping[str, Tensor]
-    table: Mapping[float, float]
-    dials: Mapping[float, float]
-    fitted: Mapping[str, Tensor] = field(default_factory=dict)
+    text: str  # its digest
+    thresholds: Mapping[str, Tensor]  # the state of `Thresholds`
+    table: Mapping[float, float]  # measured pairs of a dial's travel and its saving
+    dials: Mapping[float, float]  # dial values by the saving for which they were chosen
+    fitted: Mapping[str, Tensor] = field(default_factory=dict)  # what `Method.fit` measured
 
     @classmethod
     def of(cls, method: Method, dials: Mapping[float, float], text: str) -> StoredCalibration:
@@ -71,13 +64,11 @@ def names(folder: Path, spec: MethodSpec) -> list[str]:
     return sorted(unquote(path.name.removesuffix(_SUFFIX)) for path in _home(folder, spec).glob(f"*{_SUFFIX}"))
 
 
-def choose(folder: Path, spec: MethodSpec, wanted: str, *, needed: bool = True) -> str | None:
+def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     """The name of the calibration to load: `wanted`, or for `auto` the pooled one, else the only one, else `None`."""
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
-    if not known and needed and (problem := _gone(folder, spec)) is not None:
-        raise problem
     if wanted not in known:
         raise UsageError(
             f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}. "
@@ -93,11 +84,6 @@ def why_none(folder: Path, spec: MethodSpec) -> UsageError | EnvironmentProblem 
             f"{folder} holds several calibrations of {spec}, but none was chosen. Load it with calibration=... (on the "
             f"command line --calibration), one of: {', '.join(known)}."
         )
-    return _gone(folder, spec)
-
-
-def _gone(folder: Path, spec: MethodSpec) -> EnvironmentProblem | None:
-    """The error that a run's model has no calibration of a spec; `None` if the model is not of a run."""
     if not is_of_run(folder):
         return None
     return EnvironmentProblem(
@@ -183,14 +169,11 @@ def _path(folder: Path, spec: MethodSpec, name: str) -> Path:
 
 
 class Snapshot:
-    """A snapshot of weights, to detect later whether they have changed.
+    """A snapshot of weights, in an order that does not change, to detect later whether they have changed.
 
     Weights count as unchanged if they are the same tensors, nothing wrote into them (torch counts writes), and a sample
     of their values is the same. The sample detects writes that torch does not count: those to `parameter.data`, by
     which peft merges adapters, and those of fused optimizers. A new dtype or device does not count as a change.
-
-    Args:
-        tensors: The weights, in an order that does not change.
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:

@@ -33,11 +33,7 @@ class TextDecisions:
     the same decisions for both.
 
     Attributes:
-        method: Spec of the method.
-        dial: The dial value, in the method's own unit.
-        token_ids: S tokens, the prompt's first.
-        pieces: The text of each token.
-        prompt_tokens: Number of tokens of the prompt.
+        token_ids, pieces: S tokens, the prompt's first, and the text of each.
         keep: [S, L, 2] boolean: whether the token executes the branch.
         scores: [S, L, 2] the scores by which the method ranks tokens (mean gate, router's output), NaN where it has
             none; `None` if no site has a score. Whether high or low scores execute depends on the method.
@@ -88,12 +84,7 @@ def text_decisions(
     prompt: Sequence[int],
     answer: Sequence[int] = (),
 ) -> TextDecisions:
-    """The decisions on a text of one or more tokens at the model's dial.
-
-    Args:
-        model: The model, in `eval()` mode.
-        prompt, answer: Token ids; the split matters to methods that treat prompt and answer differently.
-    """
+    """The decisions on the token ids of a prompt and its answer at the dial of a model in `eval()` mode."""
     if model.method.kv_policy == "defer":
         raise UsageError(
             f"Decisions are read as a mask of tokens and branches, got {model.spec}, whose KV policy 'defer' lets "

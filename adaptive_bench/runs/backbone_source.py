@@ -16,10 +16,9 @@ import torch
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, explained, message_of, one_line, plugin_line
-from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache
-from adaptive_bench.model.hardware import find_device as find_device
-from adaptive_bench.model.hardware import ran_out_of_memory
-from adaptive_bench.model.hub_models import is_hub_id
+from adaptive_bench.hardware import find_device as find_device
+from adaptive_bench.hardware import ran_out_of_memory
+from adaptive_bench.hub import Needed, OutOfReach, hub_or_cache, is_hub_id
 from adaptive_bench.store.keys import files_fingerprint
 
 if TYPE_CHECKING:

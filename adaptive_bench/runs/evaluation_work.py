@@ -16,10 +16,10 @@ from adaptive_bench import processes
 from adaptive_bench.engine.shuffling import DecisionBank
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
+from adaptive_bench.hardware import find_batch_size
 from adaptive_bench.method import described
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.compression import quantize
-from adaptive_bench.model.hardware import find_batch_size
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.model.stored_calibration import POOLED, StoredCalibration
 from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, SilentReporter

@@ -18,7 +18,7 @@ from adaptive_bench.model.adapters import check_installed, check_targets
 from adaptive_bench.runs.backbone_source import AGAIN, BackboneSource, empty_model, find_backbone
 from adaptive_bench.runs.forecast import Trait
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.training.tracking import check_trackers
+from adaptive_bench.training.loop import check_trackers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -20,7 +20,7 @@ from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_on
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.evaluation.quiet import quiet
-from adaptive_bench.free_memory import free_on
+from adaptive_bench.hardware import free_on
 from adaptive_bench.hub import raise_together
 from adaptive_bench.model.adapters import adapter_parameters
 from adaptive_bench.model.tokenization import check_chat_template, conversation

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from adaptive_bench import hardware
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.model import AdaptiveModel, hardware
+from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.efficiency import time_model
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.backbone_source import find_backbone, find_device

@@ -1,11 +1,17 @@
-"""Trains one unit of work and stores its checkpoint; a training that was interrupted continues."""
+"""Trains one unit of work and stores its checkpoint; a training that was interrupted continues.
+
+Every method is trained towards the same saving, on the axis by which methods are matched. A method's schedule ends at a
+share of skipped token-branches. Equal shares save different amounts of FLOPs, since for example a vector gate must
+first save its own cost. So before training, the untrained method is priced on held-out training text: this finds the
+share at which the ledger measures the wanted saving.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -14,10 +20,11 @@ from adaptive_bench import processes, stopping
 from adaptive_bench.backbone.weights import library_versions
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, Superseded
+from adaptive_bench.hardware import environment, find_batch_size
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.model.hardware import environment, find_batch_size
-from adaptive_bench.model.hub_models import Pretrained
+from adaptive_bench.model.saving import Pretrained
 from adaptive_bench.progress import Event, Line, Reporter, SilentReporter, TaskAdvanced, TaskStarted
+from adaptive_bench.recipe import FlopAxis
 from adaptive_bench.runs.backbone_source import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.training_text import as_planned, draw_flop_calibration_text, draw_training
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
@@ -27,12 +34,13 @@ from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import Record
 from adaptive_bench.tables.comparability import FACTS
 from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
-from adaptive_bench.training.loop import RESUME_FOLDER, train
-from adaptive_bench.training.target import Target, price
-from adaptive_bench.training.tracking import Tracking
+from adaptive_bench.training.loop import RESUME_FOLDER, Tracking, train
 
 _PRICING_BATCH = 16  # sequences
 _PRICING_TOKENS = 5_000  # about; the text is read up to 25 times, and costs hardly differ from text to text
+_TOLERANCE = 0.002  # of a target's saving, absolute
+_MAX_POINTS = 7
+_FIRST_STEP = 0.05  # the first point asks for this much more than the wanted saving, to pay for the method's own cost
 
 
 def build_model(training: TrainingRun, config: RunConfig) -> AdaptiveModel:
@@ -126,7 +134,73 @@ def set_target(
 
     target, _ = find_batch_size(f"price {training.spec}", at, _PRICING_BATCH, reporter)
     model.method.target = target.tokens
-    training.record.write("target", target.to_json())
+    training.record.write("target", asdict(target))
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the schedule of a training ends at.
+
+    Attributes:
+        saving, axis: The wanted saving, and its axis.
+        tokens: Share of token-branches to skip at the end of training.
+        priced: The saving on each axis at this share, measured before training. On `axis` it is smaller than wanted if
+            the dial ends before.
+    """
+
+    axis: FlopAxis
+    saving: float
+    tokens: float
+    priced: dict[str, float]
+
+
+@torch.no_grad()
+def price(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saving: float, axis: FlopAxis) -> Target:
+    """Find the share of skipped token-branches that gives a saving on an axis. The model stays unchanged, apart from
+    what its method measures before training (`Method.prepare_training`).
+
+    Args:
+        batches: Held-out training text: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S].
+        saving: Wanted share of the dense model's compute.
+    """
+    end = model.method.max_saving
+    was_training = model.training
+    model.eval()
+    try:
+        model.prepare_training(batches)
+        # On the axes `tokens` and `layers`, the share asked for is a good first guess of the saving.
+        asked = min(end, saving if axis in ("tokens", "layers") else saving + _FIRST_STEP)
+        # At 0 the saving is minus the method's own cost; with the guess it gives the first slope.
+        points = [_savings_at(model, batches, 0.0), _savings_at(model, batches, asked)]
+        while len(points) < _MAX_POINTS:
+            priced = points[-1][axis]
+            # On `tokens` the wanted saving is the share itself. At the end of the dial nothing more can be asked for.
+            if axis == "tokens" or abs(priced - saving) <= _TOLERANCE or (asked >= end and priced < saving):
+                break
+            least, most = (side(points, key=lambda point: point["tokens"]) for side in (min, max))
+            tokens_per_saving = (most["tokens"] - least["tokens"]) / max(most[axis] - least[axis], 1e-3)
+            asked = min(end, max(0.0, asked + (saving - priced) * tokens_per_saving))
+            points.append(_savings_at(model, batches, asked))
+        closest = min(points, key=lambda point: abs(point[axis] - saving))
+        return Target(axis, saving, min(saving, end) if axis == "tokens" else closest["tokens"], closest)
+    finally:
+        model.dial = model.method.dial.skip_nothing
+        model.forget_calibration()
+        model.reset_ledger()
+        model.train(was_training)
+
+
+def _savings_at(model: AdaptiveModel, batches: Sequence[dict[str, Tensor]], saved_tokens: float) -> dict[str, float]:
+    """The saving on each axis if the dial is set for a share of token-branches."""
+    if saved_tokens > 0:
+        model.calibrate(batches, [saved_tokens])
+    model.dial = model.method.checked_dial(saved_tokens)
+    model.reset_ledger()
+    for batch in batches:
+        # As decoding: with `paper` semantics MoD ranks the tokens of a prefill in place of using its thresholds.
+        model(**batch, logits_to_keep=1, phase="decode")
+    saved = model.compute_report()["saved"]
+    return {axis: saved[axis] for axis in get_args(FlopAxis)}
 
 
 def carry_out_training(training: TrainingRun, config: RunConfig, reporter: Reporter) -> None:

@@ -18,8 +18,8 @@ from tabulate import tabulate
 from adaptive_bench import output, registry
 from adaptive_bench.capabilities import CAPABILITIES, Matrix
 from adaptive_bench.errors import PluginFault
+from adaptive_bench.hardware import find_device
 from adaptive_bench.method import config_of
-from adaptive_bench.model.hardware import find_device
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.testing.backbones import FAMILIES

@@ -99,12 +99,10 @@ _PLACE_IN_TRAINING = 3 / 8
 
 @dataclass(frozen=True)
 class DryStep:
-    """The cost of a forward and a backward pass: FLOPs (two per multiply-accumulate), and peak memory in addition to
-    the weights and their gradients (0 if not watched).
-    """
+    """The cost of a forward and a backward pass."""
 
-    flops: float
-    peak_bytes: int
+    flops: float  # two per multiply-accumulate
+    peak_bytes: int  # in addition to the weights and their gradients; 0 if not watched
 
 
 def without_values(model: AdaptiveModel) -> AdaptiveModel:
@@ -119,15 +117,12 @@ def without_values(model: AdaptiveModel) -> AdaptiveModel:
 
 
 def dry_step(model: AdaptiveModel, rows: int, length: int, labels: int, *, watched: bool = False) -> DryStep:
-    """Run one step of a model without values (`without_values`).
+    """Run one step of a model without values (`without_values`) on `rows` sequences of `length` tokens; it fails if the
+    method reads values.
 
     Args:
-        rows, length: Number of sequences, and tokens of each.
         labels: Predicted tokens per sequence, at its end.
         watched: Whether to measure peak memory, which takes twice as long.
-
-    Raises:
-        RuntimeError: The method reads values of tensors.
     """
     ids = torch.ones(rows, length, dtype=torch.long)
     answered = (torch.arange(length) >= length - labels).expand_as(ids)

@@ -40,32 +40,20 @@ class Rows:
         found = [torch.empty_like(counts) for _ in range(self._processes.count)]
         distributed.all_gather(found, counts)
         self._counts = [int(count) for count in found]
-        whole: Tensor = _Gathered.apply(own, self._processes.rank, tuple(self._counts))
-        return whole
+        # `all_gather` wants equal shapes.
+        padded = own.new_zeros((max(self._counts), *own.shape[1:]))
+        padded[: len(own)] = own.detach()
+        parts = [torch.empty_like(padded) for _ in self._counts]
+        distributed.all_gather(parts, padded)
+        parts = [part[:count] for part, count in zip(parts, self._counts, strict=True)]
+        # Only this part has a gradient: the other rows get theirs in their own processes, which compute the same loss.
+        parts[self._processes.rank] = own
+        return torch.cat(parts)
 
     def own(self, whole: Tensor, count: int) -> Tensor:
         """This process's rows [N, ...] out of the result of the last `rows`."""
         start = sum(self._counts[: self._processes.rank])
         return whole[start : start + count]
-
-
-class _Gathered(torch.autograd.Function):
-    """Gathers all rows; in the backward pass this process's rows get the gradient that arrives at them."""
-
-    @staticmethod
-    def forward(context: Any, own: Tensor, rank: int, counts: tuple[int, ...]) -> Tensor:
-        context.start, context.count = sum(counts[:rank]), counts[rank]
-        # `all_gather` wants equal shapes.
-        padded = own.new_zeros((max(counts), *own.shape[1:]))
-        padded[: len(own)] = own
-        found = [torch.empty_like(padded) for _ in counts]
-        distributed.all_gather(found, padded)
-        return torch.cat([part[:count] for part, count in zip(found, counts, strict=True)])
-
-    @staticmethod
-    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        # Only this part: the other rows get their gradients in their own processes, which compute the same loss.
-        return gradients[0][context.start : context.start + context.count], None, None
 
 
 class DistributedTraining:

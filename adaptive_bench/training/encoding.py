@@ -12,10 +12,11 @@ count in whatever a method distributes over tokens (budgets, capacities, thresho
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -63,12 +64,8 @@ def encode_examples(
     *,
     chat_template: bool = False,
 ) -> list[EncodedExample]:
-    """Encode examples, with documents without a prompt at the end, and report how many had to be cut.
-
-    Args:
-        tokenizer: It has an end-of-sequence token.
-        max_length: At least 2, which leaves room for a prediction.
-        chat_template: Write every example with a prompt as one exchange in the tokenizer's chat template.
+    """Encode examples, with documents without a prompt at the end, and report how many had to be cut. With
+    `chat_template`, every example with a prompt is one exchange in the tokenizer's chat template.
     """
     if max_length < 2:
         raise UsageError(f"A training sequence needs at least 2 tokens, got train.max_length {max_length}.")
@@ -250,3 +247,25 @@ def order_digest(examples: Sequence[EncodedExample], order: DataOrder) -> str:
             # Little-endian and 64 bits wide: the same bytes on every machine.
             digest.update(np.array([*header, *example.token_ids], dtype="<i8").tobytes())
     return digest.hexdigest()
+
+
+def describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
+    """What a record says of its training data."""
+    used = [encoded[index] for step in range(len(order)) for index in order[step]]
+    return {
+        "examples": len(encoded),
+        "truncated_examples": sum(example.truncated for example in encoded),
+        "prompt_tokens": _spread([example.prompt_length for example in encoded]),
+        "completion_tokens": _spread([len(example.token_ids) - example.prompt_length for example in encoded]),
+        "sequences": len(used),
+        "tokens": sum(len(example.token_ids) for example in used),
+        "loss_tokens": sum(example.loss_tokens for example in used),
+        "order_sha256": order_digest(encoded, order),
+    }
+
+
+def _spread(lengths: Sequence[int]) -> dict[str, int]:
+    """Minimum, median, 95th percentile and maximum of some lengths."""
+    ordered = sorted(lengths) or [0]
+    at = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
+    return {name: ordered[math.ceil(share * (len(ordered) - 1))] for name, share in at.items()}

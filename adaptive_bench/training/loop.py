@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from accelerate.tracking import GeneralTracker, TensorBoardTracker, TrackioTracker, WandBTracker
 from accelerate.utils import set_seed
 
 from adaptive_bench import processes, stopping
-from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged
-from adaptive_bench.free_memory import give_back, keep_blocks
+from adaptive_bench.errors import EnvironmentProblem, TrainingDiverged, UsageError
+from adaptive_bench.hardware import give_back, keep_blocks
 from adaptive_bench.model.adapters import Adapters
-from adaptive_bench.model.hub_models import Pretrained
+from adaptive_bench.model.saving import Pretrained
 from adaptive_bench.progress import Reporter, SilentReporter, TrainingStep
 from adaptive_bench.recipe import TrainRecipe
 from adaptive_bench.store import atomic
@@ -26,9 +29,8 @@ from adaptive_bench.task import Example
 from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount
 from adaptive_bench.training.distributed import DistributedTraining, whole
-from adaptive_bench.training.encoding import DataOrder, EncodedExample, encode_examples, order_digest, padding_id
+from adaptive_bench.training.encoding import DataOrder, EncodedExample, describe, encode_examples, padding_id
 from adaptive_bench.training.micro_batches import MicroBatches, StepLoss, accumulate, split
-from adaptive_bench.training.tracking import Tracking, values_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -36,7 +38,60 @@ if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
 
 RESUME_FOLDER, CHECKPOINT_FOLDER = "resume", "checkpoint"
+_PROJECT = "adaptive-bench"  # name of the project in trackers
 _FALLS_FROM = 0.6  # share of the steps after which the plateau of the rate ends and its linear fall begins
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Where a training's curves are sent, besides the log that every training keeps."""
+
+    names: tuple[str, ...] = ()  # `tensorboard`, `trackio`, `wandb`
+    run: str = ""  # the training's id, under which a resumed one continues
+    title: str = ""
+    folder: Path = Path()  # for trackers that write files
+    about: Mapping[str, str | int | float] = field(default_factory=dict)  # settings shown beside the curves
+
+    @contextmanager
+    def begun(self, steps_done: int) -> Iterator[tuple[GeneralTracker, ...]]:
+        """The trackers, ready for the step after `steps_done`."""
+        trackers = tuple(self._tracker(name, steps_done) for name in self.names)
+        for tracker in trackers:
+            tracker.start()
+            if not isinstance(tracker, TensorBoardTracker):  # TensorBoard would create another folder at every start
+                tracker.store_init_configuration(dict(self.about))
+        try:
+            yield trackers
+        finally:
+            for tracker in trackers:
+                tracker.finish()
+
+    def _tracker(self, name: str, steps_done: int) -> GeneralTracker:
+        folder = self.folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        match name:
+            case "tensorboard":  # what was logged after the checkpoint is logged again
+                return TensorBoardTracker(f"{self.title} {self.run}", folder, purge_step=steps_done + 1)
+            case "wandb":
+                return WandBTracker(_PROJECT, id=self.run, name=self.title, resume="allow", dir=str(folder))
+            case _:
+                return TrackioTracker(_PROJECT, name=f"{self.title} {self.run}", resume="allow")
+
+
+def check_trackers(names: tuple[str, ...]) -> None:
+    """Check that the packages of the trackers are installed; a `UsageError` if one is missing."""
+    for name in names:
+        if find_spec(name) is None:
+            raise UsageError(
+                f"--track {name} needs the package {name!r}, which is not installed. Install it with `pip install "
+                f"'adaptive-bench[{name}]'`, or leave --track out: curves are in each record's train.jsonl anyway."
+            )
+
+
+def _curves(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers of a log entry, by the name of their curve."""
+    terms = {f"terms/{name}": value for name, value in entry["terms"].items()}
+    return {key: entry[key] for key in ("loss", "lr", "gradient_norm", "tokens")} | terms
 
 
 def train(
@@ -69,10 +124,8 @@ def train(
 
     Args:
         method_learning_rate: Peak rate of the method's own parameters; `None` for the recipe's rate.
-        curves: Further destinations of the training curves.
         pretrained: The source of the backbone's weights. A checkpoint with adapters then holds the adapters and this
             name; without it, the merged weights.
-        chat_template: See `encode_examples`.
 
     Raises:
         TrainingDiverged: The loss or the gradient is not a finite number.
@@ -88,7 +141,7 @@ def train(
     if processes.current_group().is_main_process:
         with atomic.writable(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        Record(folder).write("data", _describe(encoded, order))
+        Record(folder).write("data", describe(encoded, order))
     # Before adapters get their initial values, which are drawn.
     set_seed(seed)
     training = _Training(model, encoded, order, tokenizer, recipe, method_learning_rate, folder, reporter)
@@ -96,27 +149,6 @@ def train(
         training.run(curves or Tracking(), pretrained)
     finally:
         training.count.close()
-
-
-def _describe(encoded: Sequence[EncodedExample], order: DataOrder) -> dict[str, Any]:
-    used = [encoded[index] for step in range(len(order)) for index in order[step]]
-    return {
-        "examples": len(encoded),
-        "truncated_examples": sum(example.truncated for example in encoded),
-        "prompt_tokens": _spread([example.prompt_length for example in encoded]),
-        "completion_tokens": _spread([len(example.token_ids) - example.prompt_length for example in encoded]),
-        "sequences": len(used),
-        "tokens": sum(len(example.token_ids) for example in used),
-        "loss_tokens": sum(example.loss_tokens for example in used),
-        "order_sha256": order_digest(encoded, order),
-    }
-
-
-def _spread(lengths: Sequence[int]) -> dict[str, int]:
-    """Minimum, median, 95th percentile and maximum of some lengths."""
-    ordered = sorted(lengths) or [0]
-    at = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
-    return {name: ordered[math.ceil(share * (len(ordered) - 1))] for name, share in at.items()}
 
 
 class _Training:
@@ -138,7 +170,8 @@ class _Training:
         self.recipe, self.folder, self.reporter = recipe, folder, reporter
         self.device = next(model.parameters()).device
         self.processes = processes.current_group()
-        self.adapters = _adapters(model, recipe)
+        lora = recipe.lora if recipe.steps and not model.method.freezes_backbone else None
+        self.adapters = None if lora is None else Adapters(model.backbone_model, lora)
         model.gradient_checkpointing = recipe.gradient_checkpointing
         fully_sharded = recipe.parallel == "fsdp" and not self.processes.is_single
         self.training = DistributedTraining(model, self.processes, fully_sharded=fully_sharded)
@@ -171,7 +204,7 @@ class _Training:
                     atomic.append_text(self.log_path, json.dumps(entry) + "\n")
                 # After the log, which is what a resumed training goes by.
                 for tracker in trackers:
-                    tracker.log(values_of(entry), step=step + 1)
+                    tracker.log(_curves(entry), step=step + 1)
                 due = (step + 1) % self.recipe.checkpoint_every == 0
                 # The leader's request to stop counts for all processes. After the last step `_finish` writes the model.
                 if (due or self.processes.gather(stopping.requested())[0]) and step + 1 < total:
@@ -322,10 +355,3 @@ def learning_rate_factor(
         return min(1.0, max(0.0, (total_steps - step) / max(1.0, total_steps - falls_from)))
     progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
     return 0.5 * (1.0 + math.cos(math.pi * progress))
-
-
-def _adapters(model: AdaptiveModel, recipe: TrainRecipe) -> Adapters | None:
-    """New adapters if the backbone is trained and the recipe asks for them."""
-    if recipe.lora is None or not recipe.steps or model.method.freezes_backbone:
-        return None
-    return Adapters(model.backbone_model, recipe.lora)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from accelerate.utils.memory import clear_device_cache
 
-from adaptive_bench.free_memory import usable_bytes
-from adaptive_bench.model.hardware import ran_out_of_memory
+from adaptive_bench.hardware import ran_out_of_memory, usable_bytes
 from adaptive_bench.training.cost import dry_step, without_values
 from adaptive_bench.training.distributed import DistributedTraining
 from adaptive_bench.training.encoding import EncodedExample, training_batch
@@ -37,13 +36,11 @@ _WHOLE_BYTES, _MOST_BYTES, _WHOLE_SHARE_OF_GPU = 1 << 30, 2 << 30, 1 / 8
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes that a forward and a backward pass hold besides weights and gradients: per token (including padding), per
-    predicted token, per pair of tokens of a sequence, and a constant.
-    """
+    """Bytes that a forward and a backward pass hold besides weights and gradients."""
 
-    token: float
-    label: float
-    pair: float
+    token: float  # per token, including padding
+    label: float  # per predicted token
+    pair: float  # per pair of tokens of a sequence
     always: float = 0.0
 
     def of(self, rows: int, length: int, labels: int) -> float:
@@ -153,14 +150,11 @@ def _held(batch: Sequence[EncodedExample], footprint: Footprint) -> float:
 
 @dataclass(frozen=True)
 class StepLoss:
-    """The losses of one optimizer step, and its number of predicted tokens.
+    """The losses of one optimizer step."""
 
-    `loss` and `terms["ce"]` are means over predicted tokens; the method's own terms are means over `losses_over`.
-    """
-
-    loss: float
-    terms: dict[str, float]
-    tokens: int
+    loss: float  # like `terms["ce"]` a mean over predicted tokens
+    terms: dict[str, float]  # the method's own are means over its `losses_over`
+    tokens: int  # that are predicted
 
 
 def accumulate(

@@ -26,14 +26,12 @@ _WEIGHTS, _OPTIMIZER, _PROGRESS = "weights.safetensors", "optimizer.safetensors"
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a training: finished optimizer steps, micro-batches per step, multiply-accumulates in all
-    processes, and the limit on bytes by which micro-batches were cut (`None` if unknown).
-    """
+    """The progress of a training."""
 
-    step: int
-    accumulation: int
-    macs: int
-    usable: int | None = None
+    step: int  # finished optimizer steps
+    accumulation: int  # micro-batches per step
+    macs: int  # in all processes
+    usable: int | None = None  # the limit on bytes by which micro-batches were cut, if known
 
 
 def save(

@@ -31,7 +31,7 @@ def test_without_some_layers_it_is_a_plain_model_that_a_run_takes(command, smoke
     asked = ("export-model", str(smoke_run), "-o", "small", "--method")
     for spec, layers, told in [
         ("gateskip", 1, "a method whose dial is a number of layers, got gateskip"),
-        ("static_depth", 6, "keeps at least one layer, got all 6 left out"),
+        ("static_depth", 6, "keeps at least one layer, got static_depth with 6 of 6 left out"),
     ]:
         result = command(*asked, spec, "--without-layers", str(layers))
         assert result.exit_code == 2 and told in result.said

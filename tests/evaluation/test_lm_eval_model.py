@@ -14,9 +14,9 @@ from tokenizers.processors import TemplateProcessing
 from adaptive_bench.errors import NotFinite, UsageError
 from adaptive_bench.evaluation import scoring
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
+from adaptive_bench.hardware import OutOfMemory
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.model.hardware import OutOfMemory
 from adaptive_bench.model.text_decisions import encoded
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example

@@ -22,13 +22,13 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.recipe import LoraRecipe, TrainRecipe
 from adaptive_bench.runs.backbone_source import find_backbone
+from adaptive_bench.runs.training_work import price
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.records import Record
 from adaptive_bench.task import Example
 from adaptive_bench.testing.subject import CALIBRATION_TEXT, Subject, spread
 from adaptive_bench.training.encoding import calibration_batches, encode_examples, generated_text, padding_id
 from adaptive_bench.training.loop import train
-from adaptive_bench.training.target import price
 
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # also where `outputs` is a script
 from model_folder import write_model_folder

@@ -12,7 +12,7 @@ from adaptive_bench.method import described
 from adaptive_bench.method.fitted import block_influence
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.calibration import let_measure
-from adaptive_bench.training.target import price
+from adaptive_bench.runs.training_work import price
 
 RULES = ("bi", "angular", "ppl", "search")
 LAYERS, LENGTH, PROMPT = 4, 14, 6

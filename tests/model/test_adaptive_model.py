@@ -82,14 +82,6 @@ def test_seed_decides_new_parameters_alone(spec, shared_backbone):
     )
 
 
-def test_something_trains(make_model):
-    model = make_model("dense").requires_grad_(False)
-    with pytest.raises(
-        UsageError, match="A training needs trainable parameters, got a dense with all parameters frozen"
-    ):
-        model.parameter_groups(1e-3)
-
-
 def test_input_scales_belong_to_branches(make_model, random_text, monkeypatch):
     """A whole layer has no input of its own to scale: said, not ignored."""
     model = make_model("mod")

@@ -175,9 +175,11 @@ def test_assisted_generation_says_what_to_do_instead(shared_model, random_text):
     """Of the main model as of the assistant; the models inside assist each other as ever."""
     model, ids = shared_model("static_depth"), random_text(1, 6)
     plain, how = model.backbone_model, {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
-    for main, assistant in ((plain, model), (model, plain), (model, model)):
-        with pytest.raises(UsageError, match=r"assistant_model.*adaptive-bench speculate"):
-            main.generate(ids, assistant_model=assistant, **how)
+    with pytest.raises(UsageError, match=r"no assistant_model.*adaptive-bench speculate"):
+        plain.generate(ids, assistant_model=model, **how)
+    for assistant in (plain, model):
+        with pytest.raises(UsageError, match=r"assistant_model.*or generate with model\.backbone_model"):
+            model.generate(ids, assistant_model=assistant, **how)
     assert torch.equal(plain.generate(ids, assistant_model=plain, **how), plain.generate(ids, **how))
 
 

@@ -15,7 +15,7 @@ from adaptive_bench.runs.run_plan import auto_level
 from adaptive_bench.runs.trained import run_name
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.task import Example
-from adaptive_bench.training import tracking
+from adaptive_bench.training import loop
 
 GATESKIP, MOD, STATIC = "gateskip", "mod[every=1]", "static_depth[trained=true]"
 
@@ -194,8 +194,8 @@ class Kept:
 @pytest.fixture
 def kept(monkeypatch):
     tracker = Kept()
-    monkeypatch.setattr(tracking, "find_spec", lambda name: name)
-    monkeypatch.setattr(tracking.Tracking, "_tracker", lambda self, name, done: tracker)
+    monkeypatch.setattr(loop, "find_spec", lambda name: name)
+    monkeypatch.setattr(loop.Tracking, "_tracker", lambda self, name, done: tracker)
     return tracker
 
 
@@ -214,7 +214,7 @@ def test_every_step_is_tracked_where_it_is_asked_for_which_is_in_no_key(config_o
 
 
 def test_a_tracker_that_is_not_installed_is_refused_before_anything_is_done(config_of, monkeypatch):
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    monkeypatch.setattr(loop, "find_spec", lambda name: None)
     config = config_of("dense", track="trackio")
     with pytest.raises(UsageError, match=r"adaptive-bench\[trackio\]"):
         run(config)

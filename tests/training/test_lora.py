@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.model import AdaptiveModel, adapters
-from adaptive_bench.model.hub_models import Pretrained
+from adaptive_bench.model.saving import Pretrained
 from adaptive_bench.recipe import LoraRecipe
 from adaptive_bench.training.loop import train
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from adaptive_bench.training.target import _measure, price
+from adaptive_bench.runs.training_work import _savings_at, price
 
 SPECS = ["gateskip", "gateskip[shape=scalar]", "mod[every=1]", "skiplayer", "random_skip[trained=true]"]
 
@@ -17,13 +17,13 @@ def batches():
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_price_is_what_the_ledger_measures(make_model, batches, spec):
+def test_the_price_is_what_the_ledger_savings_ats(make_model, batches, spec):
     model = make_model(spec).train()
     target = price(model, batches, 0.2, "net")
     assert target.priced["net"] == pytest.approx(0.2, abs=0.01)
     assert model.training and model.dial == model.method.dial.skip_nothing
     assert model.compute_report()["saved"]["tokens"] is None  # nothing of it stays in the books
-    again = _measure(model.eval(), batches, target.tokens)
+    again = _savings_at(model.eval(), batches, target.tokens)
     assert (again["tokens"], again["net"]) == (pytest.approx(target.tokens, abs=0.02), pytest.approx(0.2, abs=0.02))
 
 
