@@ -28,7 +28,7 @@ _HOMES = {
     "AdaptiveModel": "adaptive_bench.model",
     "MethodSpec": "adaptive_bench.spec",
     "RunConfig": "adaptive_bench.config",
-    "check_specs": "adaptive_bench.testing.report",
+    "check_specs": "adaptive_bench.testing.suite",
     "find_backbone": "adaptive_bench.runs.backbone_source",
     "load_config": "adaptive_bench.config",
     "load_plugin": "adaptive_bench.registry",

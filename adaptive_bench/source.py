@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
@@ -147,6 +148,8 @@ def _said(value: object) -> str:
     inner = getattr(value, "fget", None) or getattr(value, "__func__", None) or value
     if isinstance(inner, type):
         return class_digest(inner)
+    if is_dataclass(inner):  # a dial, for example
+        return f"{type(inner).__name__} {[_said(getattr(inner, one.name)) for one in fields(inner)]}"
     code = inner if isinstance(inner, CodeType) else getattr(inner, "__code__", None)
     if code is None:
         return repr(inner) if isinstance(inner, str | int | float | tuple | frozenset | None) else type(inner).__name__

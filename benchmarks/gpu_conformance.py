@@ -18,9 +18,8 @@ from torch import Tensor
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.instruments import TOLERANCE, generated_tokens
-from adaptive_bench.testing.subject import Subject
+from adaptive_bench.testing.checking import TOLERANCE, generated_tokens
+from adaptive_bench.testing.subject import Subject, Text
 from adaptive_bench.testing.suite import Suite
 
 FLIPPED = 0.005  # share of decisions that rounding may flip at a threshold

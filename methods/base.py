@@ -12,7 +12,7 @@ from .dense import Dense
 
 
 class Base(Dense):
-    """Executes every branch for every token and trains nothing."""
+    """Executes every branch for every token and trains nothing; its dial has a single value."""
 
     supports_data_parallel = True
     trains: ClassVar[bool] = False

@@ -51,6 +51,7 @@ class BranchRouters(LogitRouter):
     trains_alike = True
     Config: ClassVar[type[MethodConfig]] = BranchRoutersConfig
     solves_dial = True
+    freezes_backbone = True  # only the routers, and what a subclass adds, are trained
     config: BranchRoutersConfig
 
     def __init__(self, config: BranchRoutersConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -65,11 +66,6 @@ class BranchRouters(LogitRouter):
     def reads(self, view: SiteView) -> Tensor:
         """The states [B, S, H] that the branch's router reads."""
         return view.normed
-
-    @property
-    def freezes_backbone(self) -> bool:
-        """True: only the routers (and what a subclass adds) are trained."""
-        return True
 
     @property
     def routing_step(self) -> tuple[int, int]:

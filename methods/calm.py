@@ -100,7 +100,6 @@ class CALMConfig(MethodConfig):
         return range(first, layers, self.exit_interval)
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         unread = {"min_exit", "exit_interval"} | ({"temperature", "decay_steps"} if self.decay == "none" else set())
         unread |= set() if self.confidence == "convergence" else {"converged_at"}
         read = {name: value for name, value in super().on_model(layers).items() if name not in unread}
@@ -108,7 +107,7 @@ class CALMConfig(MethodConfig):
 
 
 class CALM(EarlyExit):
-    """Confident early exit; the dial is the threshold lambda."""
+    """Confident early exit; the dial is the threshold lambda, above 1 no token exits."""
 
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = CALMConfig
@@ -220,14 +219,12 @@ class CALM(EarlyExit):
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """The classifier and the routers start from plain CALM, a model that can exit at every layer."""
-        config = cls.parse_config(spec)
-        assert isinstance(config, CALMConfig)
+        config: CALMConfig = cls.parse_config(spec)
         return MethodSpec(spec.name) if config.confidence in TRAINED_AFTERWARDS else None
 
     @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+    def training_spec(cls, config: CALMConfig, spec: MethodSpec) -> MethodSpec:
         """All parameters matter at inference only, except those that define a trained confidence measure."""
-        assert isinstance(config, CALMConfig)
         read = {"classifier": ("confidence",), "convergence": ("confidence", "converged_at")}
         names = read.get(config.confidence, ())
         return MethodSpec(spec.name, tuple(pair for pair in spec.params if pair[0] in names))

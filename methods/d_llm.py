@@ -62,8 +62,6 @@ NARROWER = 4  # a router is at most a quarter as wide as the states
 
 
 class DLLMConfig(MethodConfig):
-    """Parameters of D-LLM."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "rate_weight": SearchRange.parse("log:0.5:50", source="a decade around the released script's 5"),
         "start_layer": SearchRange.parse("int:0:2", source="released script 2; fewer for few layers (ours)"),
@@ -89,6 +87,7 @@ class DLLM(LogitRouter):
     execute = EXECUTE
     Config: ClassVar[type[MethodConfig]] = DLLMConfig
     unit = "layer"
+    kv_policy: KVPolicy = "evict"
     solves_dial = True
     config: DLLMConfig
 
@@ -105,13 +104,7 @@ class DLLM(LogitRouter):
         self.routers = nn.ModuleDict({str(layer): Router(hidden, width) for layer in self.routed})
 
     @property
-    def kv_policy(self) -> KVPolicy:
-        """Tokens that skip a layer leave no K,V there."""
-        return "evict"
-
-    @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Both branches of the routed layers."""
         return every_branch(self.routed)
 
     def decide(self, view: SiteView) -> Decision:

@@ -58,8 +58,6 @@ _QUANTILES = 201  # quantiles of the norms on held-out text, in steps of half a 
 
 
 class DashHaltingConfig(MethodConfig):
-    """Parameters of DASH."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "start": SearchRange.parse("linear:0.1:0.8", source="around the typical 0.4 (a summary of the paper)"),
     }
@@ -80,6 +78,8 @@ class DashHalting(Method):
     paper_class = "C1"  # top-k over the prompt
     prompts_only = True
     solves_dial = True
+    kv_policy: KVPolicy = "evict"
+    dial = DialSpec("halted_share", 0.0, 1.0, 0.0)
     config: DashHaltingConfig
     fitted: Fitted
 
@@ -96,25 +96,12 @@ class DashHalting(Method):
         self.fitted = Fitted("norms")
 
     @property
-    def dial(self) -> DialSpec:
-        """Share of a prompt's tokens that are halted, rho."""
-        return DialSpec("halted_share", 0.0, 1.0, 0.0)
-
-    @property
-    def kv_policy(self) -> KVPolicy:
-        """Halted tokens leave nothing above the start layer."""
-        return "evict"
-
-    @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Layers above the start layer."""
         return every_branch(range(self.start_layer + 1, self.backbone_size[0]))
 
     def fit(self, text: HeldOutText) -> None:
-        """Measures quantiles of the norm of what attention adds in the start layer.
-
-        They are taken over the tokens that may be halted: prompt tokens except the last. If the text has none of these,
-        they are taken over all tokens.
+        """Measures quantiles of the norm of what attention adds in the start layer, over the tokens that may be halted:
+        prompt tokens except the last. If the text has none of these, over all tokens.
         """
         site = Site(self.start_layer, "attention").number
         norms, ranked = [], []

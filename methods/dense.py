@@ -19,21 +19,11 @@ class Dense(Method):
     trains_alike = True
     Config: ClassVar[type[MethodConfig]] = MethodConfig
     spares = False
-
-    @property
-    def dial(self) -> DialSpec:
-        """A dial with a single value, 0."""
-        return DialSpec("none", 0.0, 0.0, 0.0)
-
-    @property
-    def eligible_sites(self) -> frozenset[Site]:
-        """No site: no token ever skips."""
-        return frozenset()
+    dial = DialSpec("none", 0.0, 0.0, 0.0)
+    eligible_sites: frozenset[Site] = frozenset()
 
     def dial_for(self, saved_tokens: float) -> float:
-        """Always 0, the dial's single value."""
         return 0.0
 
     def decide(self, view: SiteView) -> Decision:
-        """Every token executes the branch, unscaled."""
         return EXECUTE_ALL

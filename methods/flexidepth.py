@@ -55,8 +55,6 @@ _KEEP, _GATE = "flexidepth_keep", "flexidepth_gate"
 
 
 class FlexiDepthConfig(MethodConfig):
-    """Parameters of FlexiDepth."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "alpha": SearchRange.parse(
             "log:1e-5:1e-1", source="paper 1e-3, released code 1e-4 and 1e-5; more for few layers"
@@ -74,7 +72,6 @@ class FlexiDepthConfig(MethodConfig):
         return self.layers or layers // 2
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         return super().on_model(layers) | {"layers": self.routed_layers(layers)}
 
 
@@ -85,6 +82,9 @@ class FlexiDepth(Method):
     trains_alike = True
     Config: ClassVar[type[MethodConfig]] = FlexiDepthConfig
     solves_dial = True
+    decides_by_layer = True
+    freezes_backbone = True
+    dial = DialSpec("threshold", 0.0, 1.0, 0.0)
     config: FlexiDepthConfig
 
     def __init__(self, config: FlexiDepthConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -101,24 +101,8 @@ class FlexiDepth(Method):
         self.adapters = nn.ModuleDict({str(layer): Adapter(hidden, width) for layer in self.routed})
 
     @property
-    def dial(self) -> DialSpec:
-        """Threshold on the router's gate; at 0 every token runs every layer."""
-        return DialSpec("threshold", 0.0, 1.0, 0.0)
-
-    @property
-    def freezes_backbone(self) -> bool:
-        """True: only routers and adapters are trained."""
-        return True
-
-    @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Both branches of the routed layers."""
         return every_branch(self.routed)
-
-    @property
-    def decides_by_layer(self) -> bool:
-        """True: the router decides at attention's site, and the MLP's site follows it."""
-        return True
 
     def decide(self, view: SiteView) -> Decision:
         """Asks the router at attention's site; the MLP's site follows it and applies the factors and the adapter."""
@@ -158,9 +142,8 @@ class FlexiDepth(Method):
         return {"layers_used": (self.config.alpha, gates.sum(dim=-1).square().mean())}
 
     @classmethod
-    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+    def initial_change(cls, config: FlexiDepthConfig) -> InitialChange | None:
         """The gates about halve the MLPs they scale, and which tokens skip at first is chance."""
-        assert isinstance(config, FlexiDepthConfig)
         reason = "routers have no biases, so that gates start around one half, the threshold in training"
         if config.factors == "straight_through":
             return InitialChange(reason, bound=0.0, skipped=1.0)

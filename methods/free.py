@@ -56,8 +56,6 @@ NEVER = 1.01  # no confidence exceeds 1
 
 
 class FREEConfig(MethodConfig):
-    """Parameters of FREE."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "distillation_weight": SearchRange.parse("linear:0:1", source="a weight; released scripts 0.5"),
         "shallow_layers": SearchRange.parse("int:2:12", source="released code: 4 to 12 of 24 layers; from 2 on (ours)"),
@@ -76,17 +74,17 @@ class FREEConfig(MethodConfig):
         return self.shallow_layers or max(2, round(layers / 4))
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         return super().on_model(layers) | {"shallow_layers": self.exit_layer(layers)}
 
 
 class FREE(EarlyExit):
-    """Shallow-deep early exit; the dial is the confidence threshold."""
+    """Shallow-deep early exit; the dial is the confidence threshold, above 1 no token exits."""
 
     Config: ClassVar[type[MethodConfig]] = FREEConfig
     solves_dial = True
     trains_alike = True
     at_inference = frozenset({"kv", "confidence"})
+    dial = DialSpec("threshold", -1.0, NEVER, NEVER)
     config: FREEConfig
 
     def __init__(self, config: FREEConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -97,11 +95,6 @@ class FREE(EarlyExit):
             raise UsageError(f"FREE needs 2 <= shallow_layers < {layers}, got {self.shallow}.")
 
     @property
-    def dial(self) -> DialSpec:
-        """Confidence threshold; above 1 no token exits."""
-        return DialSpec("threshold", -1.0, NEVER, NEVER)
-
-    @property
     def kv_policy(self) -> KVPolicy:
         """As configured, by default `defer` in paper and `recompute` in bench semantics; training runs every layer."""
         if self.training:
@@ -110,7 +103,6 @@ class FREE(EarlyExit):
 
     @property
     def defer_layer(self) -> int:
-        """The layer before which tokens exit, L_S."""
         return self.shallow
 
     def decide(self, view: SiteView) -> Decision:
@@ -133,17 +125,12 @@ class FREE(EarlyExit):
 
     @torch.no_grad()
     def adaptive_threshold(self, backbone: Backbone, batches: Iterable[Mapping[str, Tensor]]) -> float:
-        """The dial value that a Beta mixture fitted to held-out text chooses (see `beta_mixture_threshold`).
-
-        It is fitted to the confidences at the exit of the tokens that write an answer, and to whether the exit's
-        prediction agrees with the full model's.
+        """The dial value that a Beta mixture chooses (see `beta_mixture_threshold`), fitted to the confidences at the
+        exit of the tokens that write an answer, and to whether the exit's prediction agrees with the full model's.
 
         Args:
             backbone: The trained model to which this method is attached.
             batches: `input_ids`, `attention_mask`, `continuation_mask`, each [B, S]; held-out training text.
-
-        Raises:
-            UsageError: `confidence` is not `softmax`, or no token of the batches writes an answer.
         """
         if self.config.confidence != "softmax":
             raise UsageError(
@@ -200,10 +187,8 @@ class FREE(EarlyExit):
 
 
 def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor]) -> Tensor:
-    """Mean squared error of matched layers (`align`); teachers get no gradient.
-
-    Args:
-        students, teachers: States [N, H] of the tokens to distil, one tensor per layer, shallow to deep.
+    """Mean squared error of matched layers (`align`), from states [N, H] of the tokens to distil, one tensor per layer,
+    shallow to deep; teachers get no gradient.
     """
     errors = torch.stack(
         [torch.stack([functional.mse_loss(student, teacher.detach()) for student in students]) for teacher in teachers]
@@ -212,15 +197,10 @@ def dynamic_distillation(students: Sequence[Tensor], teachers: Sequence[Tensor])
 
 
 def align(errors: Tensor) -> Tensor:
-    """Matches each teacher, deepest first, to the closest student strictly below the previous match.
+    """The index of each teacher's student [teachers], from errors [teachers, students]: matches each teacher, deepest
+    first, to the closest student strictly below the previous match.
 
     A teacher for which no student is left gets the first student. The result stays on the device.
-
-    Args:
-        errors: [teachers, students].
-
-    Returns:
-        The index of each teacher's student [teachers].
     """
     students = torch.arange(errors.shape[1], device=errors.device)
     limit = torch.full_like(students[0], errors.shape[1])

@@ -37,30 +37,14 @@ class Gated(GateSkip):
     adapts = False
     Config: ClassVar[type[MethodConfig]] = GatedConfig
     paper_class: ClassVar[CausalityClass] = "C0"  # no tokens are ranked against each other
+    dial = DialSpec("budget", 1.0, 1.0, 1.0)
+    eligible_sites: frozenset[Site] = frozenset()
+    skip_share = 0.0
+    _rule: Rule = "exact_share"  # in both semantics, since no token skips
 
     def __init__(self, config: GatedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(GateSkipConfig(**config.model_dump()), backbone, semantics, seed)
         self.thresholds = None  # there is nothing to calibrate
-
-    @property
-    def dial(self) -> DialSpec:
-        """A budget that is always 1."""
-        return DialSpec("budget", 1.0, 1.0, 1.0)
-
-    @property
-    def eligible_sites(self) -> frozenset[Site]:
-        """No site: no token ever skips."""
-        return frozenset()
-
-    @property
-    def skip_share(self) -> float:
-        """Always 0: no token skips, not even in training."""
-        return 0.0
-
-    @property
-    def _rule(self) -> Rule:
-        """The same rule in both semantics, since no token skips."""
-        return "exact_share"
 
     @classmethod
     def takes_target(cls, config: MethodConfig) -> bool:
@@ -69,7 +53,6 @@ class Gated(GateSkip):
 
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
-        """Training starts from the pretrained model."""
         return None
 
     @classmethod

@@ -146,7 +146,6 @@ class GateSkipConfig(MethodConfig):
         return PAIRED_WEIGHT[self.loss] if self.sparsity_weight is None else self.sparsity_weight
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         return super().on_model(layers) | {"sparsity_weight": self.penalty_weight}
 
 
@@ -156,6 +155,7 @@ class GateSkip(Method):
     supports_data_parallel = True
     Config: ClassVar[type[MethodConfig]] = GateSkipConfig
     paper_class: ClassVar[CausalityClass] = "C2"  # one quantile over the tokens of a call
+    dial = DialSpec("budget", 0.05, 1.0, 1.0)
     config: GateSkipConfig
 
     def __init__(self, config: GateSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -187,11 +187,6 @@ class GateSkip(Method):
             self.fitted = Fitted("scales")
 
     @property
-    def dial(self) -> DialSpec:
-        """Budget: the share of tokens that execute a branch."""
-        return DialSpec("budget", 0.05, 1.0, 1.0)
-
-    @property
     def kv_policy(self) -> KVPolicy:
         """As configured, but `recompute` in training, where skipped tokens keep their K,V."""
         if self.training:
@@ -200,12 +195,10 @@ class GateSkip(Method):
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """The branches that `skip_modules` and `stride` select."""
         return frozenset(self.skipping)
 
     @property
     def decides_by_layer(self) -> bool:
-        """Whether `skip_unit` is `layer`."""
         return self.config.skip_unit == "layer"
 
     @property
@@ -247,7 +240,6 @@ class GateSkip(Method):
         return decision if self.fitted is None else compensated(view, decision, self.fitted)
 
     def fit(self, text: HeldOutText) -> None:
-        """Fits the factors s of `compensate=scale`."""
         assert self.fitted is not None
         self.fitted.set(scales=site_scales(text))
 
@@ -315,16 +307,14 @@ class GateSkip(Method):
     @classmethod
     def starts_from(cls, spec: MethodSpec) -> MethodSpec | None:
         """The fine-tuned dense model if the backbone is frozen, since it cannot learn the answer template then."""
-        config = cls.parse_config(spec)
-        assert isinstance(config, GateSkipConfig)
+        config: GateSkipConfig = cls.parse_config(spec)
         return MethodSpec("dense") if config.frozen else None
 
     @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+    def training_spec(cls, config: GateSkipConfig, spec: MethodSpec) -> MethodSpec:
         """Leaves out KV policy and compensation, which matter at inference; `bench` and `exact_share` train alike."""
         at_inference = ("kv", "compensate")
         params = tuple(pair for pair in spec.params if pair[0] not in at_inference)
-        assert isinstance(config, GateSkipConfig)
         if spec.semantics == "paper" and config.rule != "exact_share":
             return MethodSpec(spec.name, params, spec.semantics)
         return MethodSpec(spec.name, tuple(pair for pair in params if pair[0] != "rule"))
@@ -351,12 +341,8 @@ def released_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
 def released_training_keep(scores: Tensor, active: Tensor, q: float) -> Tensor:
     """Keep mask of the released code in training: a token skips if its score is at most the one at place floor(q n).
 
-    Places count from 0 in the ascending order of the n active scores. A score of 1 never skips.
-
-    Args:
-        scores: [B, S] or [n].
-        active: Boolean, of the same shape; at least one is True.
-        q: Share to drop in [0, 1]. If all scores differ, floor(q n) + 1 tokens are dropped, at most n.
+    Places count from 0 in the ascending order of the n active scores, of which there is at least one. If all scores
+    differ, floor(q n) + 1 tokens are dropped, at most n. A score of 1 never skips.
     """
     scores = scores.float()
     ordered = scores.masked_fill(~active, torch.inf).flatten().sort().values

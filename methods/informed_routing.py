@@ -57,8 +57,6 @@ _SMALLEST_ROUTER = 16
 
 
 class InformedRoutingConfig(BranchRoutersConfig):
-    """Parameters of Informed Routing."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "penalty_weight": SearchRange.parse("log:0.8:80", source="a decade around the released code's 8"),
         "forecast_share": SearchRange.parse("linear:0.1:0.5", source="our guess; released code 2000 of 4000 steps"),

@@ -44,8 +44,6 @@ from adaptive_bench.method import (
 
 
 class LayerSkipConfig(MethodConfig):
-    """Parameters of LayerSkip."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "curriculum": SearchRange.parse("choice:gradual|rotational", source="paper: by task, and in pretraining"),
         "dropout": SearchRange.parse("linear:0:0.5", source="paper 0.1 to 0.2; 0 is none"),
@@ -59,7 +57,6 @@ class LayerSkipConfig(MethodConfig):
     rotation: int = Field(8, ge=1, description="R of the rotational curriculum (Llama-3 runs)")
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         found = super().on_model(layers)
         return found if self.curriculum == "rotational" else found | {"rotation": None}
 
@@ -86,7 +83,6 @@ class LayerSkip(EarlyExit):
 
     @property
     def dial(self) -> DialSpec:
-        """Number of layers that run."""
         return DialSpec("exit_layer", 1, self.backbone_size[0], self.backbone_size[0])
 
     @property
@@ -151,9 +147,8 @@ class LayerSkip(EarlyExit):
         return {"early_exit": (1.0, call.cross_entropies(*zip(*enabled, strict=True)))} if enabled else {}
 
     @classmethod
-    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+    def initial_change(cls, config: LayerSkipConfig) -> InitialChange | None:
         """Layers are dropped from the first training step on."""
-        assert isinstance(config, LayerSkipConfig)
         if not config.dropout:
             return None
         reason = f"layers are dropped from the first training step on, the last one with a rate of {config.dropout:g}"

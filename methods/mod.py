@@ -74,8 +74,6 @@ ROUTER_NOISE = 1e-9
 
 
 class MixtureOfDepthsConfig(MethodConfig):
-    """Parameters of Mixture-of-Depths."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "capacity_start": SearchRange.parse("linear:0.6:1", source="not from the paper: how gently capacities fall"),
         "every": SearchRange.parse("int:1:2", source="paper: every second block, its best, and every block"),
@@ -127,6 +125,8 @@ class MixtureOfDepths(Method):
     Config: ClassVar[type[MethodConfig]] = MixtureOfDepthsConfig
     unit = "layer"
     paper_class = "C1"  # top-k over the prompt
+    kv_policy: KVPolicy = "evict"
+    dial = DialSpec("capacity", 0.05, 1.0, 1.0)
     config: MixtureOfDepthsConfig
     thresholds: Thresholds
 
@@ -150,18 +150,7 @@ class MixtureOfDepths(Method):
         self.thresholds = Thresholds(Site(layer, "layer").number for layer in self.routed)
 
     @property
-    def dial(self) -> DialSpec:
-        """Capacity of routed blocks."""
-        return DialSpec("capacity", 0.05, 1.0, 1.0)
-
-    @property
-    def kv_policy(self) -> KVPolicy:
-        """Tokens that bypass a block leave no K,V there."""
-        return "evict"
-
-    @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Both branches of the routed blocks."""
         return every_branch(self.routed)
 
     @property
@@ -217,9 +206,8 @@ class MixtureOfDepths(Method):
         return terms
 
     @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+    def training_spec(cls, config: MixtureOfDepthsConfig, spec: MethodSpec) -> MethodSpec:
         """One training serves both semantics; `route_by` matters only in that it asks for a predictor or not."""
-        assert isinstance(config, MixtureOfDepthsConfig)
         others = {key: value for key, value in spec.params if key != "route_by"}
         if _route_by(config, spec.semantics) == "predictor":
             others["route_by"] = "predictor"
@@ -227,11 +215,8 @@ class MixtureOfDepths(Method):
 
 
 def _membership_loss(call: ForwardCall, logits: str) -> Tensor:
-    """Binary cross entropy of recorded logits against membership of the top k, over routed blocks and real tokens.
-
-    Args:
-        call: The training call.
-        logits: Name under which the logits were recorded.
+    """Binary cross entropy of the logits recorded under a name against membership of the top k, over routed blocks and
+    real tokens.
     """
     per_block = [
         functional.binary_cross_entropy_with_logits(

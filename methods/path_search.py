@@ -69,19 +69,13 @@ class _Tree:
 def shortest_right_paths(
     is_right: Callable[[Tensor], Tensor], layers: int, seeds: Sequence[int], simulations: int
 ) -> tuple[Tensor, Tensor]:
-    """Finds for each row the fewest layers with which its answer is right.
-
-    The first path that is tried runs every layer.
+    """Finds for each row the fewest layers with which its answer is right: the layers to keep [B, L], which are all
+    layers for a row without a right path, and whether any path was right [B].
 
     Args:
         is_right: Given the layers to run [B, L], on the CPU, says whether each row's answer is right with them [B].
-        layers: Number of layers L.
         seeds: Seed of each row's random choices [B].
-        simulations: Paths to try for each row.
-
-    Returns:
-        The layers to keep [B, L], which are all layers for a row without a right path, and whether any path was right
-        [B].
+        simulations: Paths to try for each row, of which the first runs every layer.
     """
     # One tree a row, so that a simulation is one forward pass for the whole batch.
     trees = [_Tree(layers, seed) for seed in seeds]

@@ -38,11 +38,7 @@ class PositionSkip(RandomSkip):
     supports_data_parallel = True
     adapts = True
     draws = False
-
-    @property
-    def dial(self) -> DialSpec:
-        """Share q of the positions that skip."""
-        return DialSpec("skip_share", 0.0, 1.0, 0.0)
+    dial = DialSpec("skip_share", 0.0, 1.0, 0.0)
 
     def decide_ahead(self, call: ForwardCall) -> Sequence[Decision]:
         """Skips if the number of the site and position is below q; hidden states and tokens play no part."""
@@ -53,15 +49,7 @@ class PositionSkip(RandomSkip):
 
 
 def pattern(positions: Tensor, sites: int) -> Tensor:
-    """A number in [0, 1) for every site and position; those with small numbers skip first.
-
-    Args:
-        positions: [B, S], whole numbers.
-        sites: Number of sites.
-
-    Returns:
-        [sites, B, S].
-    """
+    """Numbers [sites, B, S] in [0, 1) for every site and the positions [B, S]; small numbers skip first."""
     offsets = torch.arange(sites, device=positions.device, dtype=torch.float64) * _OF_SITE + _START
     along = positions.to(torch.float64) * _OF_POSITION
     return torch.frac(along + offsets.view(-1, *[1] * positions.dim()))

@@ -73,8 +73,6 @@ GAMMA, BETA = 2.0, 0.999
 
 
 class PromptRouterConfig(MethodConfig):
-    """Parameters of the prompt router."""
-
     companions: ClassVar[Mapping[str, str]] = {"labels=search": "simulations=8"}  # few layers have few paths
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "penalty_weight": SearchRange.parse("log:2:200", source="a decade around SkipGPT's 20"),
@@ -96,7 +94,6 @@ class PromptRouterConfig(MethodConfig):
     simulations: int = Field(50, ge=1, description="paths that the search tries for each row (Dr.LLM)")
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         unread = {"simulations"} if self.labels == "end_to_end" else {"sparsity", "penalty_weight", "temperature"}
         return {name: value for name, value in super().on_model(layers).items() if name not in unread}
 
@@ -110,6 +107,7 @@ class PromptRouter(LogitRouter):
     spares = False
     unit = "layer"
     once_per_prompt = True
+    kv_policy: KVPolicy = "evict"
     solves_dial = True
     config: PromptRouterConfig
 
@@ -118,11 +116,6 @@ class PromptRouter(LogitRouter):
         layers, hidden = self.backbone_size
         new = searched_router if config.labels == "search" else biased_linear
         self.routers = nn.ModuleList(new(hidden) for _ in range(layers))
-
-    @property
-    def kv_policy(self) -> KVPolicy:
-        """An answer that skips a layer never attends there, so it leaves no K,V."""
-        return "evict"
 
     @property
     def freezes_backbone(self) -> bool:
@@ -187,9 +180,8 @@ class PromptRouter(LogitRouter):
         return Decision(keep=self.runs(logits)[:, None] | ~call.follows)
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
+    def takes_target(cls, config: PromptRouterConfig) -> bool:
         """Whether the executed share is trained towards the run's target; searched labels have no target."""
-        assert isinstance(config, PromptRouterConfig)
         return super().takes_target(config) and config.labels == "end_to_end"
 
     @classmethod
@@ -208,13 +200,8 @@ def searched_router(inputs: int) -> nn.Module:
 
 
 def answered_right(call: ForwardCall, keep: Tensor) -> Tensor:
-    """[B] whether each label of a row is the likeliest token if the tokens after its prompt run only some layers.
-
-    A row without labels counts as wrong.
-
-    Args:
-        call: The training call.
-        keep: Boolean [B, L], the layers to run.
+    """[B] whether each label of a row is the likeliest token if the tokens after its prompt run only the layers of
+    `keep` [B, L]. A row without labels counts as wrong.
     """
     assert call.again is not None and call.labels is not None
     paths = keep.to(call.valid.device)

@@ -46,8 +46,6 @@ from adaptive_bench.method import (
 
 
 class RandomSkipConfig(MethodConfig):
-    """Parameters of random skipping."""
-
     target_parameter: ClassVar[str] = "share_end"
     trained: bool = Field(False, description="skip in training as well, on the schedule all methods share")
     share_end: float | None = Field(
@@ -70,17 +68,13 @@ class RandomSkip(Method):
     trains_alike = True
     at_inference = frozenset({"kv", "compensate"})
     Config: ClassVar[type[MethodConfig]] = RandomSkipConfig
+    dial = DialSpec("skip_probability", 0.0, 1.0, 0.0)
     config: RandomSkipConfig
 
     def __init__(self, config: RandomSkipConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
         super().__init__(config, backbone, semantics, seed)
         if config.compensate == "scale":
             self.fitted = Fitted("scales")
-
-    @property
-    def dial(self) -> DialSpec:
-        """Skip probability."""
-        return DialSpec("skip_probability", 0.0, 1.0, 0.0)
 
     @property
     def kv_policy(self) -> KVPolicy:
@@ -116,18 +110,15 @@ class RandomSkip(Method):
         return decision if self.fitted is None else compensated(view, decision, self.fitted)
 
     def fit(self, text: HeldOutText) -> None:
-        """Fits the factors s of `compensate=scale`."""
         assert self.fitted is not None
         self.fitted.set(scales=site_scales(text))
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
+    def takes_target(cls, config: RandomSkipConfig) -> bool:
         """Whether training raises the share to the run's target."""
-        assert isinstance(config, RandomSkipConfig)
         return config.trained and super().takes_target(config)
 
     @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+    def training_spec(cls, config: RandomSkipConfig, spec: MethodSpec) -> MethodSpec:
         """Without `trained` the dense model's; else semantics, KV policy and compensation do not matter."""
-        assert isinstance(config, RandomSkipConfig)
         return super().training_spec(config, spec) if config.trained else MethodSpec("dense")

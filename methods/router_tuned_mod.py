@@ -48,8 +48,6 @@ _MIN_CAPACITY = 0.05  # used if the target saving exceeds what the routed layers
 
 
 class RouterTunedConfig(MethodConfig):
-    """Parameters of router tuning."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "layers": SearchRange.parse("int:1:16", source="paper 16 of 32; from 1 on (ours)"),
         "regulariser_weight": SearchRange.parse("log:0.01:10", source="our guess around the default; released code 0"),
@@ -72,7 +70,6 @@ class RouterTunedConfig(MethodConfig):
         return self.layers or layers // 2
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         return super().on_model(layers) | {"layers": self.routed_layers(layers)}
 
 
@@ -83,6 +80,8 @@ class RouterTunedMoD(Method):
     Config: ClassVar[type[MethodConfig]] = RouterTunedConfig
     solves_dial = True
     paper_class = "C1"  # one decision per prompt
+    freezes_backbone = True
+    dial = DialSpec("threshold", 0.0, 1.0, 0.0)
     config: RouterTunedConfig
 
     def __init__(self, config: RouterTunedConfig, backbone: Backbone, semantics: Semantics, seed: int) -> None:
@@ -100,18 +99,7 @@ class RouterTunedMoD(Method):
         )
 
     @property
-    def dial(self) -> DialSpec:
-        """Threshold on the router's sigmoid."""
-        return DialSpec("threshold", 0.0, 1.0, 0.0)
-
-    @property
-    def freezes_backbone(self) -> bool:
-        """True: only the routers are trained."""
-        return True
-
-    @property
     def eligible_sites(self) -> frozenset[Site]:
-        """Attention of the routed layers."""
         return frozenset(Site(layer, "attention") for layer in self.routed)
 
     def decide(self, view: SiteView) -> Decision:

@@ -40,8 +40,6 @@ _LAYER_INPUT = "layer_input"
 
 
 class SkipGPTConfig(BranchRoutersConfig):
-    """Parameters of SkipGPT."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "penalty_weight": SearchRange.parse("log:2:200", source="a decade around the released code's 20"),
     }

@@ -48,8 +48,6 @@ EXECUTE = 1  # index of the execute logit; skip is 0
 
 
 class SkipLayerConfig(MethodConfig):
-    """Parameters of SkipLayer."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "density_weight": SearchRange.parse("log:0.01:1", source="a decade around the paper's 0.1"),
         "temperature": SearchRange.parse("log:0.3:3", source="our guess around the default"),
@@ -107,9 +105,8 @@ class SkipLayer(LogitRouter):
         return {"density": (self.config.density_weight, (torch.stack(shares) - target).square().sum())}
 
     @classmethod
-    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+    def initial_change(cls, config: SkipLayerConfig) -> InitialChange | None:
         """No change, unless routers start closed in the middle layers."""
-        assert isinstance(config, SkipLayerConfig)
         if config.start == "open":
             return None
         return InitialChange("middle layers lean towards skip, the others lightly to execute (LayerRoute)", 0.0, 0.6)

@@ -70,8 +70,6 @@ VERSION = 2  # in 1 layers were chosen anew for each number of them that a train
 
 
 class StaticDepthConfig(MethodConfig):
-    """Parameters of static depth."""
-
     search_space: ClassVar[Mapping[str, SearchRange]] = {
         "rule": SearchRange.parse("choice:every|bi|angular|ppl|search", source="the rules of the papers, and a search"),
         "compensate": SearchRange.parse("choice:none|scale", source="DASH's factor, and without it"),
@@ -125,7 +123,6 @@ class StaticDepthConfig(MethodConfig):
         return [int(layer) for layer in self.layers.split("+")] if self.layers else []
 
     def on_model(self, layers: int) -> dict[str, Any]:
-        """See `MethodConfig`."""
         found = super().on_model(layers) | {"unit": "branch" if self.by_branch else "layer"}
         return found if self.rule == "search" else found | {"search_budget": None}
 
@@ -169,13 +166,11 @@ class StaticDepth(Method):
 
     @property
     def dial(self) -> DialSpec:
-        """Number of layers or branches that are left out."""
         name = "skipped_branches" if self.config.by_branch else "skipped_layers"
         return DialSpec(name, 0, len(self.config.named) or self.units, 0)
 
     @property
     def eligible_sites(self) -> frozenset[Site]:
-        """The named branches, or all branches if none are named."""
         if self.config.branches:
             return frozenset(Site(number // 2, "mlp" if number % 2 else "attention") for number in self.config.named)
         return every_branch(self.config.named or range(self.backbone_size[0]))
@@ -269,15 +264,13 @@ class StaticDepth(Method):
         return [nobody if unit in skipped else EXECUTE_ALL for unit in range(self.units)]
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
+    def takes_target(cls, config: StaticDepthConfig) -> bool:
         """Whether training leaves out the number of layers or branches that comes closest to the run's target."""
-        assert isinstance(config, StaticDepthConfig)
         return config.trained
 
     @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+    def training_spec(cls, config: StaticDepthConfig, spec: MethodSpec) -> MethodSpec:
         """Without `trained` the dense model's; else all parameters except `compensate` matter."""
-        assert isinstance(config, StaticDepthConfig)
         return super().training_spec(config, spec) if config.trained else MethodSpec("dense")
 
 

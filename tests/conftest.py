@@ -78,7 +78,7 @@ def _make_backbone(family, attention=None, **changes):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from adaptive_bench.testing.backbones import SIZES
+    from adaptive_bench.testing.subject import SIZES
 
     torch.set_num_threads(1)
     attention = attention or ("eager" if family == "gemma2" else "sdpa")
@@ -99,7 +99,7 @@ _shared_backbone = cache(_make_backbone)
 def _random_text(rows, length, seed=0):
     import torch
 
-    from adaptive_bench.testing.backbones import FIRST_WORD, VOCABULARY
+    from adaptive_bench.testing.subject import FIRST_WORD, VOCABULARY
 
     return torch.randint(FIRST_WORD, VOCABULARY, (rows, length), generator=torch.Generator().manual_seed(seed))
 

@@ -130,7 +130,7 @@ def test_neither_place_nor_neighbours_matter(tmp_path):
 
 
 def test_a_class_without_a_file_is_known_by_what_it_does():
-    from adaptive_bench.method import Method
+    from adaptive_bench.method import DialSpec, Method
 
     def made(share, base=Method):
         class Mine(base):
@@ -151,6 +151,8 @@ def test_a_class_without_a_file_is_known_by_what_it_does():
     digests = [source.class_digest(made(0.1)), source.class_digest(made(0.2)), source.class_digest(other())]
     assert digests[0] == source.class_digest(made(0.1)) and len(set(digests)) == 3
     assert source.class_digest(made(0.1, other())) != source.class_digest(made(0.1, made(0.3)))
+    dials = [source.class_digest(made(DialSpec("share", 0.0, most, 0.0))) for most in (0.5, 0.5, 0.6)]
+    assert dials[0] == dials[1] != dials[2]
 
 
 def test_of_a_package_every_file_counts_and_of_a_file_alone_what_it_names(tmp_path):

@@ -1,16 +1,14 @@
 """Adapter over Hugging Face decoder families: finds their norms and branches, and counts what they cost."""
 
-from adaptive_bench.backbone.adapter import ATTENTION, Backbone, LayerCosts
-from adaptive_bench.backbone.family import Family, find_family
-from adaptive_bench.backbone.sites import Branch, Site, described, every_branch
+from adaptive_bench.backbone.adapter import BRANCHES, Backbone, Branch, LayerCosts, Site, described, every_branch
+from adaptive_bench.backbone.family import find_family
 from adaptive_bench.backbone.step import Tables, Turn
 from adaptive_bench.backbone.weights import plain_parts
 
 __all__ = [
-    "ATTENTION",
+    "BRANCHES",
     "Backbone",
     "Branch",
-    "Family",
     "LayerCosts",
     "Site",
     "Tables",

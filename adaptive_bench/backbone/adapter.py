@@ -1,4 +1,4 @@
-"""`Backbone`: gives the engine the norms and branches of a Hugging Face decoder, and their costs.
+"""`Backbone`: gives the engine the norms and branches of a Hugging Face decoder, and their costs. A `Site` names one.
 
 Hugging Face modules are used unchanged. Module `family` describes how families differ: most normalise a branch's
 input; some also normalise its output before it joins the residual stream. A method's scale acts after that post-norm.
@@ -6,10 +6,10 @@ input; some also normalise its output before it joins the residual stream. A met
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,15 +17,58 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from adaptive_bench.backbone.family import Family, find_family
-from adaptive_bench.backbone.sites import Site
 from adaptive_bench.backbone.step import RotaryTables, StepArithmetic, query_width
 from adaptive_bench.backbone.weights import quantize_layers, stored_bytes
 from adaptive_bench.errors import UsageError
 from adaptive_bench.validation import Quantization
 
-ATTENTION = ("eager", "sdpa")  # they take a mask of any shape; other implementations would ignore which tokens skipped
+_ATTENTION = ("eager", "sdpa")  # they take a mask of any shape; other implementations would ignore which tokens skipped
 _PARTS = (*(f"self_attn.{name}_proj" for name in "qkvo"), *(f"mlp.{name}_proj" for name in ("gate", "up", "down")))
 _FUSED_PARTS = ("self_attn.qkv_proj", "self_attn.o_proj", "mlp.gate_up_proj", "mlp.down_proj")
+
+
+Branch = Literal["attention", "mlp", "layer"]
+BRANCHES: tuple[Branch, ...] = ("attention", "mlp")  # of a layer, in execution order
+
+
+class Site(NamedTuple):
+    """A place where a method decides: one branch of one layer, or the whole layer."""
+
+    layer: int
+    branch: Branch
+
+    @property
+    def number(self) -> int:
+        """0 .. 2L-1 in execution order; a whole layer has the number of its attention."""
+        return 2 * self.layer + (self.branch == "mlp")
+
+
+def every_branch(layers: Iterable[int]) -> frozenset[Site]:
+    """Attention and MLP of some layers."""
+    return frozenset(Site(layer, branch) for layer in layers for branch in BRANCHES)
+
+
+def described(sites: Collection[Site]) -> str:
+    """The sites in words: `layers 1-7`, `attention of layers 3-6`, `layers 1, 3, 5`; `none` if there are none."""
+    layers = {branch: sorted(site.layer for site in sites if site.branch == branch) for branch in BRANCHES}
+    if not any(layers.values()):
+        return "none"
+    if layers["attention"] == layers["mlp"]:
+        return _numbered(layers["mlp"])
+    names: dict[Branch, str] = {"attention": "attention of", "mlp": "MLP of"}
+    return ", ".join(f"{name} {_numbered(layers[branch])}" for branch, name in names.items() if layers[branch])
+
+
+def _numbered(layers: list[int]) -> str:
+    """The layers in words, with runs of three or more as `1-7`."""
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    texts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"layer{'s' if len(layers) > 1 else ''} {', '.join(texts)}"
 
 
 @dataclass(frozen=True)
@@ -69,10 +112,10 @@ class Backbone:
                 f"{getattr(quantized, 'value', quantized)}. Load it without a quantization_config; `run --quantize` "
                 f"evaluates a plain model with quantized weights."
             )
-        if config._attn_implementation not in ATTENTION:
+        if config._attn_implementation not in _ATTENTION:
             raise UsageError(
-                f"A backbone must run attention as one of {', '.join(ATTENTION)}, got {config._attn_implementation!r}. "
-                "Load the model with attn_implementation='sdpa'."
+                f"A backbone must run attention as one of {', '.join(_ATTENTION)}, got "
+                f"{config._attn_implementation!r}. Load the model with attn_implementation='sdpa'."
             )
         if getattr(config, "attn_logit_softcapping", None) and config._attn_implementation != "eager":
             model.set_attn_implementation("eager")  # the fused kernels cannot soft-cap scores

@@ -53,11 +53,7 @@ class Family:
 
 
 def find_family(model_type: str, model: str = "") -> Family:
-    """The family of a `model_type`.
-
-    Args:
-        model: The model from which the type was read, for the message.
-    """
+    """The family of a `model_type`; `model` names where it was read, for the message."""
     known = registry.names("families")
     if model_type not in known:
         raise UsageError(
@@ -70,10 +66,6 @@ def find_family(model_type: str, model: str = "") -> Family:
 def _one_window(config: Any, attention: Any) -> int | None:
     """The window shared by all layers."""
     return config.sliding_window
-
-
-def _granite_scales(config: Any) -> Scales:
-    return Scales(config.embedding_multiplier, config.residual_multiplier, config.logits_scaling)
 
 
 _POST_NORMS = {"attention": "post_attention_layernorm", "mlp": "post_feedforward_layernorm"}
@@ -99,7 +91,7 @@ GEMMA3 = Family(
 )
 GRANITE = Family(
     "Granite 3: constant factors on embeddings, scores, branches and logits",
-    scales=_granite_scales,
+    scales=lambda config: Scales(config.embedding_multiplier, config.residual_multiplier, config.logits_scaling),
     tiny={"embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.2, "logits_scaling": 0.5},
 )
 # Branches read the raw residual stream; gates and routers see its tokens normalised to one length (`SiteView.normed`).

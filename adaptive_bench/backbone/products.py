@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -135,14 +134,13 @@ def _name(states: Tensor, weight: Tensor, neighbours: list[Tensor]) -> str:
 
 def _first_bytes(weights: Iterable[Tensor]) -> list[Tensor]:
     """The first weights that together fill the caches."""
-    total = 0
-
-    def fits(weight: Tensor) -> bool:
-        nonlocal total
-        before, total = total, total + weight.nbytes
-        return before < _READ_BYTES
-
-    return [weight.detach() for weight in takewhile(fits, weights)]
+    total, first = 0, []
+    for weight in weights:
+        if total >= _READ_BYTES:
+            break
+        first.append(weight.detach())
+        total += weight.nbytes
+    return first
 
 
 @torch.no_grad()

@@ -50,12 +50,7 @@ class Turn(NamedTuple):
 
 
 class StepArithmetic:
-    """Runs one token per row through the branches of a decoder.
-
-    Args:
-        model: The language model; its layers share the attribute names of Llama's.
-        family: How it differs from Llama.
-    """
+    """Runs one token per row through the branches of a decoder, whose layers have the attribute names of Llama's."""
 
     def __init__(self, model: PreTrainedModel, family: Family) -> None:
         self._config: Any = model.config
@@ -143,15 +138,12 @@ class StepArithmetic:
         return turn(heads) if self._family.rotary(self._config, attention) else heads
 
     def attend(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Attention of each row's token over the row's keys, without the output projection.
+        """Attention [M, heads * head size] of each row's token over the row's keys, without the output projection.
 
         Args:
             queries: [M, heads, head size].
             keys, values: [M, kv heads, T, head size].
             mask: Additive [M, 1, 1, T]; `None` if all keys are seen.
-
-        Returns:
-            [M, heads * head size].
         """
         rows, heads, size = queries.shape
         # The query heads that share a key head are treated as tokens of that head.
@@ -165,15 +157,12 @@ class StepArithmetic:
         return mixed.reshape(rows, heads * mixed.shape[-1])
 
     def attend_many(self, attention: Any, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """Attention of several tokens of each row over the row's keys, without the output projection.
+        """The same [R, N, heads * head size] for several tokens of each row.
 
         Args:
             queries: [R, heads, N, head size].
             keys, values: [R, kv heads, T, head size].
             mask: Additive [R, 1, N, T].
-
-        Returns:
-            [R, N, heads * head size].
         """
         groups = queries.shape[1] // keys.shape[1]
         if self._config._attn_implementation == "eager":

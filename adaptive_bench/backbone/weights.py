@@ -153,7 +153,6 @@ class BroughtBack(nn.Linear):
         self.train(linear.training)
 
     def forward(self, input: Tensor) -> Tensor:
-        """See `nn.Linear`."""
         return functional.linear(input, self._bring_back(self.weight), self.bias)
 
 

@@ -25,7 +25,7 @@ from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
-    from adaptive_bench.testing.report import Report
+    from adaptive_bench.testing.suite import Report
 
 
 def check(
@@ -71,8 +71,8 @@ def check(
 
     from adaptive_bench.hardware import find_device
     from adaptive_bench.live_display import Display
-    from adaptive_bench.testing.backbones import FAMILIES
-    from adaptive_bench.testing.report import check_specs, write_matrix
+    from adaptive_bench.testing.subject import FAMILIES
+    from adaptive_bench.testing.suite import check_specs, write_matrix
 
     place = find_device(device)
     torch.set_num_threads(1)  # tiny matrices: more threads only get in each other's way

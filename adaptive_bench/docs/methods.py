@@ -48,7 +48,7 @@ def method_page(name: str, method: type[Method]) -> str:
         f"{_HEAD}# `{name}`\n\n{_escaped(title)}",
         _prose(text),
         f"## Before training\n\n{_start(method)}",
-        f"## Dial\n\n{_escaped(inspect.getdoc(method.dial) or _first_line(method))}",
+        f"## Dial\n\n{_first_line(method)}",
         f"## Parameters\n\n{_parameters(name, method)}",
         _capabilities(name),
     ]

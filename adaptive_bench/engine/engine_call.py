@@ -168,32 +168,28 @@ class EngineCall(ForwardCall):
         return self.backbone.embed(self.input_ids)
 
     def normalise(self, site: Site, hidden: Tensor) -> Tensor:
-        """The residual stream [..., H] after the pre-norm, or `levelled` if the family has none."""
         norm = self.backbone.norm_before(site)
         if norm is not None and self.decodes:
             return self.backbone.step.norm(norm, hidden)
         return super().normalise(site, hidden)
 
     def book_measure(self, layer: int, what: Measure, tokens: Tensor, among: Tensor | None = None) -> None:
-        """See `ForwardCall`."""
         if self.tally is not None:
             self.tally.book_measure(layer, what, tokens, among)
 
     def note_rescale(self, states: int) -> None:
-        """Note that `states` states were multiplied by a number instead of running a branch."""
         self.meter.note_rescale(states, self.backbone.hidden_size)
 
     def take_effort(self, runs: int, answers: int) -> Effort:
         """Take out the runs and answers noted since there were `runs` runs and `answers` answers."""
         assert self.tally is not None, "only training has no books"
-        taken = self.answers[answers:]
-        del self.answers[answers:]
-        return Effort(self.tally.take_runs(runs), taken)
+        taken = Effort(self.tally.runs[runs:], self.answers[answers:])
+        del self.tally.runs[runs:], self.answers[answers:]
+        return taken
 
     def run_map(
         self, layer: int, network: nn.Module, states: Tensor, tokens: Tensor, among: Tensor | None = None
     ) -> Tensor:
-        """Outputs [N, O] of one of the method's maps for states [N, H], booked for the tokens at flat indices [N]."""
         output: Tensor = network(states)
         # Each linear map in the network has just run once, so the newest readings are theirs.
         readings = self.meter.take_last(sum(isinstance(part, nn.Linear) for part in network.modules()))
@@ -246,15 +242,8 @@ class EngineCall(ForwardCall):
 
 
 def visible_keys(query_positions: Tensor, key_positions: Tensor, window: int | None) -> Tensor:
-    """Which keys each query sees.
-
-    Args:
-        query_positions: [B, N].
-        key_positions: [B, T], -1 for hidden slots.
-        window: Sliding-window size in tokens, or `None`.
-
-    Returns:
-        Boolean [B, N, T].
+    """Boolean [B, N, T], the keys at positions [B, T] (-1 for hidden slots) that each query at positions [B, N] sees,
+    with a sliding window of that many tokens.
     """
     queries, keys = query_positions[:, :, None], key_positions[:, None, :]
     seen = (keys >= 0) & (keys <= queries)

@@ -28,6 +28,7 @@ from torch.utils.checkpoint import checkpoint
 
 from adaptive_bench.backbone import Site, Turn
 from adaptive_bench.engine.engine_call import EngineCall, additive, visible_keys
+from adaptive_bench.engine.flop_counter import BranchWork
 from adaptive_bench.engine.kv_cache import Write
 from adaptive_bench.engine.slots import Kept
 from adaptive_bench.method import Decision, SiteView
@@ -87,9 +88,8 @@ def _dense_attention(call: EngineCall, view: SiteView, keep: Tensor | None) -> T
         # Every slot runs through the maps and meets every key; what nobody needed becomes waste when it is booked.
         slots = call.tally.rows() * call.valid.shape[1]
         repairs = keep is not None and call.repairs_kv(layer)
-        call.tally.attention(
-            layer, keep, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=_seen(call, layer)
-        )
+        pairs = slots * keys.shape[1]
+        call.tally.branches.append(BranchWork(layer, "attention", keep, slots, pairs, repairs, _seen(call, layer)))
     return update
 
 
@@ -101,9 +101,16 @@ def _dense_mlp(call: EngineCall, view: SiteView, keep: Tensor | None) -> Tensor:
         update = _checkpointed(call, call.backbone.mlp(view.site.layer))(view.read_at(real.tokens))
         everything = update.new_zeros(call.valid.numel(), update.shape[-1])
         return everything.index_copy(0, real.tokens, update).view_as(view.hidden)
-    if call.tally is not None:
-        call.tally.mlp(view.site.layer, keep, slots=call.tally.rows() * call.valid.shape[1])
+    _note_mlp(call, view.site.layer, keep)
     return _checkpointed(call, call.backbone.mlp(view.site.layer))(view.read)
+
+
+def _note_mlp(call: EngineCall, layer: int, keep: np.ndarray | Tensor | None) -> None:
+    """Note an MLP for the ledger: a mask on the host was known before, so its tokens alone ran; else every slot did."""
+    if call.tally is not None:
+        everything = call.tally.rows() * call.valid.shape[1]
+        slots = call.tally.weigh(keep) if isinstance(keep, np.ndarray) else everything
+        call.tally.branches.append(BranchWork(layer, "mlp", keep, slots))
 
 
 def _checkpointed(call: EngineCall, module: Any) -> Callable[..., Any]:
@@ -155,13 +162,13 @@ def _add_packed(call: EngineCall, view: SiteView, update: Tensor, scale: Tensor 
     return view.hidden.flatten(0, 1).index_add(0, kept.tokens, update).view_as(view.hidden)
 
 
-def _packed_mlp(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
-    """MLP output [N, H] of the N kept tokens; `None` if there are none."""
-    if call.tally is not None:
-        call.tally.mlp(view.site.layer, kept.mask, slots=call.tally.weigh(kept.mask))
-    if not kept.count:
+def _packed_mlp(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
+    """MLP output [N, H] of the N kept tokens, in a decode step perhaps all; `None` if there are none."""
+    _note_mlp(call, view.site.layer, None if kept is None else kept.mask)
+    if kept is not None and not kept.count:
         return None
-    return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), view.read_at(kept.tokens))
+    states = view.read[:, 0] if kept is None else view.read_at(kept.tokens)
+    return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), states)
 
 
 def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | None:
@@ -178,10 +185,10 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
         states, turn = view.read_at(tokens), call.turns[layer].at(tokens)
         call.cache.write_packed(layer, *step.keys_and_values(attention, states, turn))
     else:
-        call.cache.write_skipped_only(layer)
+        call.cache.write_below(layer, call.valid.shape[1])
     if not kept.count:
         if call.tally is not None:
-            call.tally.attention(layer, kept.mask, slots=0, pairs=0, repairs=repairs)
+            call.tally.branches.append(BranchWork(layer, "attention", kept.mask, 0, repairs=repairs))
         return None
 
     chosen = kept.rectangle
@@ -197,9 +204,8 @@ def _packed_attention(call: EngineCall, view: SiteView, kept: Kept) -> Tensor | 
     if call.tally is not None:
         # The filling of the rectangle attends as well and is booked as waste.
         slots = kept.width * call.tally.rows(kept.host_rows)
-        call.tally.attention(
-            layer, kept.mask, slots=slots, pairs=slots * keys.shape[1], repairs=repairs, visible=_seen(call, layer)
-        )
+        work = BranchWork(layer, "attention", kept.mask, slots, slots * keys.shape[1], repairs, _seen(call, layer))
+        call.tally.branches.append(work)
     return step.linear(attention.o_proj, mixed).index_select(0, kept.filled)
 
 
@@ -208,7 +214,7 @@ def run_decode(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     if call.fixed_shapes and call.reads(decision.keep):
         return _decode_all(call, view, decision)
     kept = call.kept(decision.keep)
-    update = (_decode_attention if view.site.branch == "attention" else _decode_mlp)(call, view, kept)
+    update = (_decode_attention if view.site.branch == "attention" else _packed_mlp)(call, view, kept)
     if update is None:
         return view.hidden
     if kept is None:
@@ -225,8 +231,7 @@ def _decode_all(call: EngineCall, view: SiteView, decision: Decision) -> Tensor:
     if view.site.branch == "attention":
         update = _attention_of_all(call, view, keep)
     else:
-        if call.tally is not None:
-            call.tally.mlp(layer, keep, slots=call.tally.rows())
+        _note_mlp(call, layer, keep)
         update = call.backbone.step.mlp(call.backbone.mlp(layer), view.read[:, 0])
     return _add_update(call, view.site, view.hidden, update[:, None], decision.scale, keep)
 
@@ -241,28 +246,11 @@ def _attention_of_all(call: EngineCall, view: SiteView, keep: Tensor) -> Tensor:
     stored_keys, stored_values = (part.to(queries.dtype) for part in store.view())
     mixed = step.attend(attention, queries, stored_keys, stored_values, _decode_mask(call, layer))
     if call.tally is not None:
-        slots = call.tally.rows()
-        call.tally.attention(
-            layer,
-            keep,
-            slots=slots,
-            pairs=slots * store.table.used,
-            repairs=call.repairs_kv(layer),
-            visible=_seen(call, layer),
-            of_all=True,
-        )
+        slots, repairs = call.tally.rows(), call.repairs_kv(layer)
+        pairs = slots * store.table.used
+        work = BranchWork(layer, "attention", keep, slots, pairs, repairs, _seen(call, layer), of_all=True)
+        call.tally.branches.append(work)
     return step.linear(attention.o_proj, mixed)
-
-
-def _decode_mlp(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
-    """MLP output [N, H] of the rows that execute; `None` if there are none."""
-    if call.tally is not None:
-        mask = None if kept is None else kept.mask
-        call.tally.mlp(view.site.layer, mask, slots=call.tally.rows() if mask is None else call.tally.weigh(mask))
-    if kept is not None and not kept.count:
-        return None
-    states = view.read[:, 0] if kept is None else view.read_at(kept.tokens)
-    return call.backbone.step.mlp(call.backbone.mlp(view.site.layer), states)
 
 
 def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Tensor | None:
@@ -280,7 +268,7 @@ def _decode_attention(call: EngineCall, view: SiteView, kept: Kept | None) -> Te
     elif kept.count:
         queries, keys, values = step.project(attention, view.read_at(kept.tokens), turn.at(kept.tokens))
     else:  # no row executes and nothing is projected: only the policy decides what is stored
-        call.cache.write_nothing(layer)
+        call.cache.write_below(layer, 1)
         _note_attention(call, layer, kept, [], repairs=False)
         return None
     store = call.cache.write_step(layer, call.positions, kept, keys, values)
@@ -354,4 +342,4 @@ def _note_attention(
     pairs = rows * call.cache.store(layer).table.used
     visible = _seen(call, layer) if attending else None
     mask = None if kept is None else kept.mask  # on the host already, so the books wait for nothing
-    call.tally.attention(layer, mask, slots=slots, pairs=pairs, repairs=repairs, visible=visible)
+    call.tally.branches.append(BranchWork(layer, "attention", mask, slots, pairs, repairs, visible))

@@ -9,14 +9,14 @@ a method's own linear maps is measured at the maps themselves, whoever calls the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
 from torch import Tensor, nn
 
-from adaptive_bench.backbone import Backbone
+from adaptive_bench.backbone import BRANCHES, Backbone
 from adaptive_bench.engine.ledger import Ledger, cosine_macs, read_together
 from adaptive_bench.method import Phase
 from adaptive_bench.method.call import Measure
@@ -24,7 +24,7 @@ from adaptive_bench.store.evaluation import COSINE, RESCALE, Work
 
 
 @dataclass
-class _Branch:
+class BranchWork:
     """The work of one branch; numbers are weighted by requests.
 
     Attributes:
@@ -68,10 +68,11 @@ class Run:
     bucket: str = "overhead.decision"
 
 
+@dataclass(eq=False)
 class Tally:
     """Notes of one forward call of B rows and S tokens.
 
-    Args:
+    Attributes:
         ledger: The ledger to book in.
         backbone: Gives the costs of a token and of a (query, key) pair.
         phase: The phase to book under.
@@ -79,31 +80,27 @@ class Tally:
         positions: [B, S] position of each token in its sequence, on the host.
         requests: [B] number of requests that each row stands for; `None` for one each.
         packed: Whether skipped tokens do not run through the modules.
+        branches, runs: The notes so far.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        backbone: Backbone,
-        phase: Phase,
-        valid: np.ndarray,
-        positions: np.ndarray,
-        requests: np.ndarray | None,
-        *,
-        packed: bool,
-    ) -> None:
-        self.ledger, self.backbone, self.phase, self.packed = ledger, backbone, phase, packed
-        self.valid, self.positions = valid, positions
-        self.requests = requests
-        self._branches: list[_Branch] = []
-        self._all_rows = len(valid) if requests is None else int(requests.sum())
-        self._runs: list[Run] = []
+    ledger: Ledger
+    backbone: Backbone
+    phase: Phase
+    valid: np.ndarray
+    positions: np.ndarray
+    requests: np.ndarray | None
+    packed: bool
+    branches: list[BranchWork] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._all_rows = len(self.valid) if self.requests is None else int(self.requests.sum())
         self._probed: tuple[np.ndarray, Tensor] | None = None  # see `note_head`
         # By window; most models have one or two windows for all their layers.
         self._visible: dict[int | None, np.ndarray] = {}
         self._dense_pairs: dict[int | None, int] = {}
         # They differ only in a `part`: fewer tokens run there than could have.
-        self._tokens = self._eligible = self.weigh(valid)
+        self._tokens = self._eligible = self.weigh(self.valid)
 
     def weigh(self, mask: np.ndarray) -> int:
         """Number of tokens in a mask [B, S], each counted once per request behind its row."""
@@ -129,24 +126,6 @@ class Tally:
         part._eligible = self._eligible
         return part
 
-    def attention(
-        self,
-        layer: int,
-        keep: np.ndarray | Tensor | None,
-        *,
-        slots: float,
-        pairs: float,
-        repairs: bool = False,
-        visible: Tensor | None = None,
-        of_all: bool = False,
-    ) -> None:
-        """Note an attention branch; see `_Branch`."""
-        self._branches.append(_Branch(layer, "attention", keep, slots, pairs, repairs, visible, of_all))
-
-    def mlp(self, layer: int, keep: np.ndarray | Tensor | None, *, slots: float) -> None:
-        """Note an MLP branch."""
-        self._branches.append(_Branch(layer, "mlp", keep, slots))
-
     def book_dense(self) -> None:
         """Book what the dense model needs for the same tokens, without the head."""
         self.ledger.calls[self.phase] += 1
@@ -157,9 +136,8 @@ class Tally:
 
     def book_idle(self, layers: range) -> None:
         """Book layers that could have run and did not."""
-        for layer in layers:
-            for name in ("attention", "mlp"):
-                self._branches.append(_Branch(layer, name, np.zeros_like(self.valid), 0))
+        nobody = np.zeros_like(self.valid)
+        self.branches += [BranchWork(layer, name, nobody, 0) for layer in layers for name in BRANCHES]
 
     def book_decision(self, layer: int, reading: Reading) -> None:
         """Book one of the method's linear maps. If it ran for every slot of the call, padding is waste."""
@@ -182,7 +160,7 @@ class Tally:
             macs, weight_bytes = self.backbone.head_macs, self.backbone.head_bytes
         elif what == COSINE:
             macs = cosine_macs(macs)
-        self._runs.append(Run(layer, what, tokens, macs, weight_bytes, among))
+        self.runs.append(Run(layer, what, tokens, macs, weight_bytes, among))
 
     def book_map(
         self,
@@ -195,29 +173,11 @@ class Tally:
         """Book one of the method's linear maps, run once for each token at flat indices [N]; `among` as in `Run`."""
         # Per token, so that `_book_run` can charge the requests behind each row.
         macs = reading.macs / max(1, tokens.numel())
-        self._runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, bucket))
-
-    @property
-    def runs(self) -> int:
-        """The number of runs noted so far."""
-        return len(self._runs)
-
-    def take_runs(self, since: int) -> list[Run]:
-        """Take out the runs from number `since` on; the tally no longer books them."""
-        taken = self._runs[since:]
-        del self._runs[since:]
-        return taken
-
-    def note_run(self, run: Run) -> None:
-        """Note a computation that ran for some tokens in order to decide."""
-        self._runs.append(run)
+        self.runs.append(Run(layer, reading.name, tokens, macs, reading.weight_bytes, among, bucket))
 
     def note_head(self, needed: np.ndarray, answered: Tensor) -> None:
-        """Note that the head ran for positions [B, K], although probes had answered some of them.
-
-        Args:
-            needed: [B, K] the positions of real tokens.
-            answered: [B, K] the positions that probes had answered; on the device until they are booked.
+        """Note that the head ran for positions [B, K], of which some were `needed`, those of real tokens, and some
+        `answered` by probes before.
         """
         self._probed = needed, answered
 
@@ -262,9 +222,9 @@ class Tally:
 
     def pending(self) -> list[Tensor]:
         """The tensors that the host must know before booking, in the order that `take` expects."""
-        found = [part for branch in self._branches for part in (branch.keep, branch.visible)]
+        found = [part for branch in self.branches for part in (branch.keep, branch.visible)]
         # `among` replaces `tokens`, which are needed on the host only to find the requests behind them.
-        for run in self._runs:
+        for run in self.runs:
             found.append(run.among if run.among is not None else None if self.requests is None else run.tokens)
         found.append(None if self._probed is None else self._probed[1])
         return [part for part in found if isinstance(part, Tensor)]
@@ -278,15 +238,15 @@ class Tally:
 
         # Plain lists: writing single numbers into an array costs several times as much.
         work = [[0.0] * Work.COLUMNS for _ in self.backbone.windows]
-        for branch in self._branches:
+        for branch in self.branches:
             mask, visible = read(branch.keep), read(branch.visible)
             mask = mask & self.valid if isinstance(branch.keep, Tensor) and mask is not None else mask
             self._book_branch(branch, mask, visible, work[branch.layer])
         self.ledger.work[self.phase] += work
-        self._branches.clear()
-        for run in self._runs:
+        self.branches.clear()
+        for run in self.runs:
             self._book_run(run, read)
-        self._runs.clear()
+        self.runs.clear()
         if self._probed is not None:
             needed, answered = self._probed[0], read(self._probed[1])
             assert answered is not None
@@ -295,7 +255,7 @@ class Tally:
             self.book_head(needed=self.weigh(needed & ~answered), computed=everything, reused=reused, open_=open_)
 
     def _book_branch(
-        self, branch: _Branch, mask: np.ndarray | None, visible: np.ndarray | None, row: list[float]
+        self, branch: BranchWork, mask: np.ndarray | None, visible: np.ndarray | None, row: list[float]
     ) -> None:
         kept = self._tokens if mask is None else self.weigh(mask)
         if branch.name == "mlp":

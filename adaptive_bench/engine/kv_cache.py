@@ -136,8 +136,8 @@ class AdaptiveCache(Cache):
 
         Args:
             session: A `copy` of this cache's session, or of one advanced by `after`; it is not changed.
-            first_layer: Layers below this one keep the K,V of the forgotten tokens, because the same tokens will next
-                run through the layers from this one on. If layers share their slots, the tokens get the same slots.
+            first_layer: Layers below it keep the K,V of the forgotten tokens, which will next run through the layers
+                from this one on. If layers share their slots, the tokens get the same slots.
         """
         for table in self._tables(first_layer):
             table.crop(session.lengths, ragged=self.ragged)
@@ -188,16 +188,17 @@ class AdaptiveCache(Cache):
             flat = (states.transpose(1, 2).flatten(0, 1) for states in (key_states, value_states))
             self._fill_ragged(store, *flat)
         else:
-            self._fill_dense(store, layer_idx, key_states, value_states, write)
+            new = [key_states, value_states]
+            if write.keep is not None and self.policy == "copy_below" and layer_idx > 0:
+                chosen, below = write.keep[:, None, :, None], self._below(layer_idx, key_states)
+                new = [torch.where(chosen, mine, other) for mine, other in zip(new, below, strict=True)]
+            store.fill(*new)
         keys, values = store.view()
         return keys.to(key_states.dtype), values.to(value_states.dtype)
 
     def write_packed(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Store the K,V of gathered tokens, as announced with `expect`.
-
-        Args:
-            keys, values: [M, kv heads, head size] of the tokens at `Kept.read`, or at `Kept.rectangle` if skipped
-                tokens are not repaired.
+        """Store the K,V [M, kv heads, head size] of gathered tokens, as announced with `expect`: those at `Kept.read`,
+        or at `Kept.rectangle` if skipped tokens are not repaired.
         """
         assert self._write is not None and self._write.kept is not None, "the engine calls expect() before"
         write, kept, self._write = self._write, self._write.kept, None
@@ -221,31 +222,22 @@ class AdaptiveCache(Cache):
             ]
         self.store(layer).fill(*(part.view(batch, length, *part.shape[1:]).transpose(1, 2) for part in whole))
 
-    def write_skipped_only(self, layer: int) -> None:
-        """Store what the policy asks for if no token attends at this layer and nothing is repaired."""
-        assert self._write is not None, "the engine calls expect() before"
+    def write_below(self, layer: int, length: int) -> None:
+        """Store what the policy asks for if none of the `length` tokens of a call projects K,V at this layer."""
         write, self._write = self._write, None
-        if not self.ragged:
+        # If these tokens have slots: from `begin`, or from `expect` where rows are not ragged.
+        if not self.leaves_nothing or (write is not None and not self.ragged):
             # Cloned, since `fill` may keep what it is given, and this is a view of the buffers below.
-            self.store(layer).fill(*(part.clone() for part in self._newest(layer - 1, write.positions.shape[1])))
+            self.store(layer).fill(*(part.clone() for part in self._newest(layer - 1, length)))
 
     def stored(self, layer: int, rows: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """K,V of a layer's slots in use, [R, kv heads, T, head size], of the given rows or of all."""
         keys, values = (part.to(dtype) for part in self.stores[layer].view())
         return (keys, values) if rows is None else (keys[rows], values[rows])
 
-    def write_nothing(self, layer: int) -> None:
-        """Store what the policy asks for in a decode step that projects no K,V at this layer."""
-        if not self.leaves_nothing:
-            keys, values = (stored[:, :, 0] for stored in self._newest(layer - 1, 1))
-            self.write_step(layer, self._shared.positions[:, -1:], None, keys, values)
-
     def write_step(self, layer: int, positions: Tensor, kept: Kept | None, keys: Tensor, values: Tensor) -> LayerStore:
-        """Store the K,V of a decode step, one token per row at positions [B, 1].
-
-        Args:
-            kept: Rows that execute; `None` for all.
-            keys, values: [B, kv heads, head size], or [N, ...] of the executing rows if only those were projected.
+        """Store the K,V [B, kv heads, head size] of a decode step, one token per row at positions [B, 1], or those
+        [N, ...] of the rows that execute (`kept`; `None` for all) if only these were projected.
         """
         store = self.store(layer)
         if self.leaves_nothing:
@@ -270,12 +262,8 @@ class AdaptiveCache(Cache):
     def write_step_of_all(
         self, layer: int, positions: Tensor, keep: Tensor, keys: Tensor, values: Tensor
     ) -> LayerStore:
-        """Store a decode step in which every row was run, without waiting for the decisions.
-
-        Args:
-            keep: [B, 1] rows that executed. If the policy stores nothing for skipped tokens, the other rows get a
-                hidden slot.
-            keys, values: [B, kv heads, head size] of all rows.
+        """Store the K,V [B, kv heads, head size] of a decode step in which every row was run, without waiting for the
+        decisions. If the policy stores nothing for skipped tokens, rows outside `keep` [B, 1] get a hidden slot.
         """
         if self.leaves_nothing:
             store = self.write_step(layer, positions.masked_fill(~keep, -1), None, keys, values)
@@ -302,13 +290,6 @@ class AdaptiveCache(Cache):
         assert self._slots is not None
         slots, self._slots = self._slots, None
         store.fill_at(*slots, keys, values)
-
-    def _fill_dense(self, store: LayerStore, layer: int, keys: Tensor, values: Tensor, write: Write) -> None:
-        if write.keep is not None and self.policy == "copy_below" and layer > 0:
-            below_keys, below_values = self._below(layer, keys)
-            chosen = write.keep[:, None, :, None]
-            keys, values = torch.where(chosen, keys, below_keys), torch.where(chosen, values, below_values)
-        store.fill(keys, values)
 
     def _below(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """K,V that the layer below stored for the tokens of this call, [B, kv heads, S, head size]."""

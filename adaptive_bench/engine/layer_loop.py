@@ -19,14 +19,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaptive_bench.backbone import Branch, Site
+from adaptive_bench.backbone import BRANCHES, Site
 from adaptive_bench.engine.engine_call import EngineCall
 from adaptive_bench.engine.executors import run_decode, run_masked, run_packed
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import EXECUTE_ALL, Decision, Method, SiteView
 from adaptive_bench.method.decisions import check_ahead, check_decision, check_instead
-
-_BRANCHES: tuple[Branch, ...] = ("attention", "mlp")
 
 
 def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range | None = None) -> Tensor:
@@ -38,7 +36,7 @@ def run_layers(method: Method, call: EngineCall, hidden: Tensor, layers: range |
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
     if (ahead := method.decide_ahead(call)) is not None:
         # Always for all layers, even if only a range of them runs: sites look their decision up by number.
-        check_ahead(ahead, call.backbone.num_layers * (len(_BRANCHES) if method.unit == "branch" else 1), method)
+        check_ahead(ahead, call.backbone.num_layers * (len(BRANCHES) if method.unit == "branch" else 1), method)
         if method.spared or method.keep_first:
             ahead = spared_ahead(method, call, ahead)
     call.foresee(ahead)
@@ -57,7 +55,7 @@ def run_prescribed(call: EngineCall, hidden: Tensor, decisions: Sequence[Decisio
     if call.cache is not None:
         call.cache.begin(call.positions, call.valid, padded=not call.all_valid)
     for layer, decision in enumerate(decisions):
-        for branch in _BRANCHES:
+        for branch in BRANCHES:
             hidden = run_masked(call, SiteView(Site(layer, branch), hidden, call), decision)
     return hidden
 
@@ -67,7 +65,7 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
     run_branch = run_decode if call.decodes else run_packed if call.executor == "packed" else run_masked
     for layer in layers:
         if method is None or method.unit == "branch":
-            for branch in _BRANCHES:
+            for branch in BRANCHES:
                 view = SiteView(Site(layer, branch), hidden, call)
                 decision = EXECUTE_ALL if method is None else decide(method, call, view)
                 hidden = run_branch(call, view, decision)
@@ -79,7 +77,7 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
             decision = decide(method, call, whole)
             # The scale is for the layer's whole update, so the branches run unscaled.
             kept = Decision(decision.keep, soft=decision.soft)
-            for branch in _BRANCHES:
+            for branch in BRANCHES:
                 hidden = run_branch(call, SiteView(Site(layer, branch), hidden, call), kept)
             if decision.scale is not None:  # multiplies the update of the whole layer; lerp is exact at 0 and at 1
                 hidden = torch.lerp(start, hidden, decision.scale.to(hidden.dtype))
@@ -92,12 +90,15 @@ def _run(method: Method | None, call: EngineCall, hidden: Tensor, layers: range)
 
 def decide(method: Method, call: EngineCall, view: SiteView) -> Decision:
     """The method's decision at a site. The cost of its linear maps is metered here, not reported by the method. At a
-    spared site the method is not asked.
+    spared site the method is not asked, and every token executes.
     """
     if method.spared and method.is_spared(view.site):
-        return pass_over(method, view)
+        method.pass_over(view)
+        for listen in method.listeners:
+            listen(view, EXECUTE_ALL)
+        return EXECUTE_ALL
     call.meter.take()  # discard readings from before: they are no part of this decision
-    runs, answers = 0 if call.tally is None else call.tally.runs, len(call.answers)
+    runs, answers = 0 if call.tally is None else len(call.tally.runs), len(call.answers)
     device = view.hidden.device.type
     autocasts = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     if autocasts:  # a difference of 1e-3 can change a decision, so methods never decide in bf16
@@ -178,19 +179,9 @@ def with_first(method: Method, call: EngineCall, decision: Decision) -> Decision
     return replace(decision, scale=scale, otherwise=instead)
 
 
-def pass_over(method: Method, view: SiteView) -> Decision:
-    """The decision at a spared site: every token executes, `decide` is not called, and no decision is booked."""
-    method.pass_over(view)
-    for listen in method.listeners:
-        listen(view, EXECUTE_ALL)
-    return EXECUTE_ALL
-
-
 def add_instead(method: Method | None, call: EngineCall, view: SiteView, hidden: Tensor, decision: Decision) -> Tensor:
-    """The residual stream [B, S, H] after a branch, with `decision.otherwise` added for tokens that skipped it.
-
-    Args:
-        hidden: The stream after the branch, in which skipping tokens are unchanged.
+    """The stream [B, S, H] after a branch, with `decision.otherwise` added for tokens that skipped it; `hidden` is the
+    stream without that.
     """
     keep = decision.keep
     if keep is None:
@@ -241,10 +232,8 @@ def run_deferred(
     """Final residual stream [B, S, H]: the deep state for tokens that stay, the exit state for tokens that left.
 
     Args:
-        hidden: [B, S, H] before the first deep layer.
+        hidden: [B, S, H] before the deep layers, which `run_deep` runs for a call.
         keep: [B, S] tokens that do not leave here; `None` for all.
-        layers: The deep layers.
-        run_deep: Runs the deep layers for a call.
     """
     # Who waits and who goes deep, in the columns of the waiting tokens followed by the call's own.
     states, positions = _join_waiting(call, hidden)

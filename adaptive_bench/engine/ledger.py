@@ -24,12 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adaptive_bench.backbone import LayerCosts
+from adaptive_bench.backbone import BRANCHES, LayerCosts
 from adaptive_bench.method import Phase
 from adaptive_bench.store.evaluation import BUCKETS, Work
 
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
-BRANCHES = ("attention", "mlp")
 _DEFERRED = 64  # on an accelerator, this many decode steps are booked together
 _CORE = slice(0, 5)  # in `BUCKETS`
 _OVERHEAD = slice(5, 8)  # `waste.dense` follows
@@ -98,11 +97,8 @@ class Ledger:
         self._foreign_calls = dict.fromkeys(PHASES, 0)
 
     def defer(self, tensors: list[Tensor], take: Callable[[Sequence[np.ndarray]], None]) -> None:
-        """Book a call's notes later, together with others: when the ledger is read, or when many are waiting.
-
-        Args:
-            tensors: Tensors on the device whose values the notes need.
-            take: Books the notes with these values.
+        """Book a call's notes later, together with others: when the ledger is read, or when many are waiting. `take`
+        books them, given the values of the tensors.
         """
         self._deferred.append((tensors, take))
         if len(self._deferred) >= _DEFERRED:
@@ -248,13 +244,8 @@ def saved_shares(counts: Mapping[str, Any]) -> dict[str, dict[str, float | None]
     """Saved shares from raw sums (`Ledger.counts`): under `saved` those of both phases together, and under each phase
     its own. A share is `None` if the phase has no tokens.
     """
-    names = ("dense_macs", "executed", "eligible", "weight_bytes", "dense_weight_bytes")
-    sums = {phase: {name: np.sum(counts[phase][name]) for name in names} for phase in PHASES}
-    for phase in PHASES:  # the last row is the head
-        sums[phase]["layer_macs"] = np.sum(counts[phase]["dense_macs"][:-1])
-    macs = {phase: np.sum(counts[phase]["macs"], axis=0) for phase in PHASES}
     parts: dict[str, tuple[Phase, ...]] = {"saved": PHASES, **{phase: (phase,) for phase in PHASES}}
-    return {name: _saved(sums, np.sum([macs[one] for one in phases], axis=0), phases) for name, phases in parts.items()}
+    return {name: _saved([counts[phase] for phase in phases]) for name, phases in parts.items()}
 
 
 def totals(counts: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,23 +256,19 @@ def totals(counts: Mapping[str, Any]) -> dict[str, Any]:
         np.asarray(counts["prefill"][name]) + np.asarray(counts["decode"][name])
         for name in ("macs", "eligible", "executed")
     )
-    return {
-        "macs": dict(zip(BUCKETS, macs.sum(axis=0).tolist(), strict=True)),
-        "sites": [
-            {"layer": layer, "branch": branch, "executed": _share(executed[layer, column], eligible[layer, column])}
-            for layer in range(len(eligible))
-            for column, branch in enumerate(BRANCHES)
-        ],
-    }
+    sites = []
+    for at in np.ndindex(*eligible.shape):
+        share = float(executed[at] / eligible[at]) if eligible[at] else None
+        sites.append({"layer": at[0], "branch": BRANCHES[at[1]], "executed": share})
+    return {"macs": dict(zip(BUCKETS, macs.sum(axis=0).tolist(), strict=True)), "sites": sites}
 
 
-def _saved(
-    sums: Mapping[Phase, Mapping[str, float]], macs: np.ndarray, phases: tuple[Phase, ...]
-) -> dict[str, float | None]:
+def _saved(parts: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     def total(name: str) -> float:
-        return float(sum(sums[phase][name] for phase in phases))
+        return float(sum(np.sum(part[name]) for part in parts))
 
-    dense, layers = total("dense_macs"), total("layer_macs")
+    macs, dense = np.sum([np.sum(part["macs"], axis=0) for part in parts], axis=0), total("dense_macs")
+    layers = float(sum(np.sum(part["dense_macs"][:-1]) for part in parts))  # the last row is the head
     # Waste is left out: it belongs to the executor, not to the method.
     net = macs[_CORE].sum() + macs[_OVERHEAD].sum()
     return {
@@ -308,10 +295,6 @@ def read_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 def cosine_macs(hidden_size: int) -> int:
     """MACs of the cosine of two states: a product and two norms."""
     return 3 * hidden_size
-
-
-def _share(part: float, whole: float) -> float | None:
-    return float(part / whole) if whole else None
 
 
 def _saved_share(part: float, whole: float) -> float | None:

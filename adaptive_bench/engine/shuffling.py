@@ -79,7 +79,7 @@ class DecisionBank:
             call.drawn = self._draw(call)
         for cost in self._costs_at.get(site, ()):
             tokens = _repeated(self.costs[cost][call.drawn] * call.valid)
-            call.tally.note_run(Run(cost.layer, cost.name, tokens, cost.macs, cost.weight_bytes))
+            call.tally.runs.append(Run(cost.layer, cost.name, tokens, cost.macs, cost.weight_bytes))
         if site in self.answered:
             tokens = _repeated(self.answered[site][call.drawn] & call.valid)
             # The token's own state at this site is answered. The head's run is among `costs`, as the probe it replaces.
@@ -90,14 +90,10 @@ class DecisionBank:
 
     def to(self, device: torch.device) -> DecisionBank:
         """The same bank on a device."""
-        return DecisionBank(
-            self.seed,
-            self.counts,
-            keep={site: values.to(device) for site, values in self.keep.items()},
-            answered={site: values.to(device) for site, values in self.answered.items()},
-            costs={cost: values.to(device) for cost, values in self.costs.items()},
-            per_prompt=self.per_prompt,
-        )
+        moved: dict[str, Any] = {}
+        for name in ("keep", "answered", "costs"):
+            moved[name] = {key: values.to(device) for key, values in getattr(self, name).items()}
+        return replace(self, **moved)
 
     def _draw(self, call: EngineCall) -> Tensor:
         """[B, S] the index of the decision vector that each token of a call gets."""
@@ -142,7 +138,6 @@ class DecisionCollector:
         self._notes: dict[tuple[str, Any], list[Tensor | None]] = {}  # by kind of note, one tensor per call
 
     def pass_on(self, view: SiteView, decision: Decision, effort: Effort) -> Decision:
-        """See `Between`."""
         call, site = view.call, view.site.number
         assert isinstance(call, EngineCall) and call.tally is not None
         if call is not self._call:
@@ -152,7 +147,7 @@ class DecisionCollector:
         keep = call.valid if decision.keep is None else decision.keep
         self._note("keep", site, keep[call.valid])
         for run in effort.runs:
-            call.tally.note_run(run)
+            call.tally.runs.append(run)
             cost = Cost(site, run.layer, run.name, run.macs, run.weight_bytes)
             # A run may cover any tokens, some several times: count them per token [B S], then take the real ones.
             self._note("costs", cost, run.tokens.bincount(minlength=len(real))[real])
@@ -162,12 +157,7 @@ class DecisionCollector:
         return decision
 
     def bank(self, seed: int, *, per_prompt: bool = False) -> DecisionBank:
-        """The bank of everything recorded.
-
-        Args:
-            seed: Seed of the draws.
-            per_prompt: See `DecisionBank`.
-        """
+        """The bank of everything recorded."""
         if not sum(map(len, self._kinds)):
             raise UsageError(
                 "The control of shuffled decisions draws from those of held-out text, got 0 tokens. Give text."

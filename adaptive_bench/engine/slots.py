@@ -6,6 +6,7 @@ skipped tokens are not stored, every layer has its own table and rows differ in 
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -57,15 +58,12 @@ class SlotTable:
         self.has_hidden |= has_hidden
 
     def append_ragged(self, rows: np.ndarray, row_indices: Tensor, positions: Tensor) -> Tensor:
-        """Give each of N tokens a slot at the end of its row.
+        """Give each of N tokens a slot at the end of its row; returns the slots [N].
 
         Args:
             rows: [N] row of each token, ascending, on the host.
             row_indices: The same rows on the device.
             positions: [N] position of each token in its sequence, ascending within a row.
-
-        Returns:
-            Slot [N] of each token.
         """
         added = np.bincount(rows, minlength=self.lengths.size)
         first = np.cumsum(added) - added
@@ -87,19 +85,13 @@ class SlotTable:
 
     def copy(self) -> SlotTable:
         """A copy of the table; the two share tensors until one of them selects rows."""
-        other = SlotTable(0, self.positions.device)
-        other.positions, other.used, other.has_hidden = self.positions, self.used, self.has_hidden
-        other.lengths, other.holds_unseen = self.lengths, self.holds_unseen
-        return other
+        return copy(self)
 
     def join(self, other: SlotTable, *, ragged: bool) -> tuple[Move, Move]:
-        """Append the rows of another table. Leading slots that are hidden in all rows are dropped.
+        """Append the rows of another table; returns the moves of this table's slots and of the other's.
 
-        Args:
-            ragged: Each row has its own end (`append_ragged`); otherwise all rows end in the same slot.
-
-        Returns:
-            The moves of this table's slots and of the other's.
+        If rows are `ragged`, each has its own end (`append_ragged`). Otherwise all end in the same slot, and leading
+        slots that are hidden in all rows are dropped.
         """
         starts = (0, 0) if ragged else (self._hidden_start(), other._hidden_start())
         widths = (self.used - starts[0], other.used - starts[1])
@@ -129,9 +121,7 @@ class SlotTable:
     def crop(self, lengths: Tensor, *, ragged: bool) -> None:
         """Forget the tokens at positions `lengths` [B] and later, and free the slots after the last visible one.
 
-        Args:
-            ragged: Each row has its own end (`append_ragged`); otherwise a slot that is visible in one row stays in
-                use, and is hidden in the others.
+        Unless rows are `ragged`, a slot that is visible in one row stays in use, and is hidden in the others.
         """
         kept = (self.visible() >= 0) & (self.visible() < lengths[:, None])
         # One past each row's last kept slot; `amax` refuses an empty table.

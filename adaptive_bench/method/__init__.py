@@ -2,13 +2,7 @@
 
 from adaptive_bench.backbone import Backbone, Branch, Site, described, every_branch
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method.base import (
-    DEFAULT_TARGET,
-    CausalityClass,
-    KVPolicy,
-    Method,
-    initialised_linear,
-)
+from adaptive_bench.method.base import DEFAULT_TARGET, CausalityClass, KVPolicy, Method, initialised_linear
 from adaptive_bench.method.call import ForwardCall, Phase
 from adaptive_bench.method.decisions import (
     EXECUTE_ALL,
@@ -19,7 +13,6 @@ from adaptive_bench.method.decisions import (
     top_k_per_row,
 )
 from adaptive_bench.method.dial import DialSpec, DialTable, annealed
-from adaptive_bench.method.early_exit import EarlyExit, leaving_tokens
 from adaptive_bench.method.fitted import (
     Compensation,
     Fitted,
@@ -29,10 +22,10 @@ from adaptive_bench.method.fitted import (
     layers_to_leave_out,
     site_scales,
 )
+from adaptive_bench.method.kinds import EarlyExit, LogitRouter, leaving_tokens, sampled_choice
 from adaptive_bench.method.method_config import InitialChange, MethodConfig, SearchRange
-from adaptive_bench.method.routers import LogitRouter, known_outputs, prompt_outputs, sampled_choice
 from adaptive_bench.method.session import Session, document_key, draw_key, uniform_from, uniforms_from
-from adaptive_bench.method.site_view import SiteView
+from adaptive_bench.method.site_view import SiteView, known_outputs, prompt_outputs
 from adaptive_bench.method.specs import (
     config_of,
     method_class,

@@ -9,7 +9,7 @@ convert between a share of all token-branches and the share that the remaining b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ValidationError
 from torch import Tensor, nn
@@ -56,7 +56,7 @@ class Method(nn.Module):
         adapts: The choice of skipping tokens depends on the tokens or their positions. It does not if no token, every
             token or a random token skips; exchanging decisions between tokens (the shuffled control) then shows
             nothing.
-        once_per_prompt: A site makes one decision per prompt, for all tokens that follow it (`method.routers`).
+        once_per_prompt: A site makes one decision per prompt, for all tokens that follow it (`prompt_outputs`).
         prompts_only: Only tokens of prompts skip; generated tokens run everything, whatever the dial.
         skips_whole_layers: The dial is the number of layers that no token runs. Training towards a saving is then
             training for a number of layers, and a run with several targets trains the method once for each number.
@@ -130,8 +130,8 @@ class Method(nn.Module):
 
     @property
     def dial(self) -> DialSpec:
-        """Name and range of the dial."""
-        raise self._lacks("dial", "a property with the DialSpec of the one value that moves what it saves")
+        """Name and range of the dial. A class attribute will do if it depends on nothing, as for what follows."""
+        raise self._lacks("dial", "the DialSpec of the one value that moves what it saves")
 
     @property
     def kv_policy(self) -> KVPolicy:
@@ -270,12 +270,12 @@ class Method(nn.Module):
         return asked_saving(self.dial_for, self.value, self.max_saved_tokens) * self._left
 
     @classmethod
-    def takes_target(cls, config: MethodConfig) -> bool:
+    def takes_target(cls, config: Any) -> bool:
         """Whether training moves towards `target`: the method has a schedule whose end the spec does not fix."""
         return config.target_parameter is not None and getattr(config, config.target_parameter) is None
 
     @classmethod
-    def initial_change(cls, config: MethodConfig) -> InitialChange | None:
+    def initial_change(cls, config: Any) -> InitialChange | None:
         """How an untrained model that skips nothing differs from the backbone; `None` if the two are equal at every
         width.
 
@@ -361,14 +361,14 @@ class Method(nn.Module):
         return annealed(start, end, self.step, self.total_steps)
 
     @classmethod
-    def training_spec(cls, config: MethodConfig, spec: MethodSpec) -> MethodSpec:
+    def training_spec(cls, config: Any, spec: MethodSpec) -> MethodSpec:
         """The spec to train for `spec`. Specs that differ only at inference have the same training spec."""
         params = tuple(pair for pair in spec.params if pair[0] not in cls.at_inference)
         return MethodSpec(spec.name, params, "bench" if cls.trains_alike else spec.semantics)
 
     @classmethod
-    def parse_config(cls, spec: MethodSpec) -> MethodConfig:
-        """The config of a spec."""
+    def parse_config(cls, spec: MethodSpec) -> Any:
+        """The `Config` of a spec."""
         unknown = [key for key, _ in spec.params if key not in cls.Config.model_fields]
         if unknown:
             hint = registry.did_you_mean(unknown[0], cls.Config.model_fields)

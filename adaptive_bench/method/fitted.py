@@ -124,11 +124,8 @@ def site_scales(text: HeldOutText) -> Tensor:
 
 
 def compensated(view: SiteView, decision: Decision, fitted: Fitted) -> Decision:
-    """The decision with (s - 1) h added for skipping tokens, so that they continue with s h. In training the decision
-    stays unchanged.
-
-    Args:
-        fitted: Holds `scales` [sites], as `site_scales` returns them.
+    """The decision with (s - 1) h added for skipping tokens, so that they continue with s h; unchanged in training.
+    `fitted` holds the `scales` [sites] that `site_scales` gives.
     """
     if decision.keep is None or view.call.training:
         return decision
@@ -150,7 +147,8 @@ def layers_to_leave_out(rule: LayerRule, text: HeldOutText, loss: Loss, layers: 
         budget: Losses that `search` may measure for each number of layers.
     """
     if rule == "bi":
-        return by_influence(text)
+        order = block_influence(text).argsort(stable=True).tolist()
+        return _table(order[:count] for count in range(len(order) + 1))
     if rule == "angular":
         return by_angle(text)
     return by_loss(loss, layers) if rule == "ppl" else by_search(loss, layers, budget)
@@ -160,15 +158,10 @@ def block_influence(text: HeldOutText) -> Tensor:
     """[L] mean over tokens of 1 - cos(input, output) of each layer."""
     total, tokens = torch.zeros(1, dtype=torch.float64), 0  # widens to [L] with the first texts
     for states, *_ in text.streams():
-        scores = torch.stack([1.0 - _cosine(*pair) for pair in pairwise(states)])
+        pairs = [(one.float(), other.float()) for one, other in pairwise(states)]
+        scores = torch.stack([1.0 - functional.cosine_similarity(*pair, dim=-1) for pair in pairs])
         total, tokens = total + scores.double().sum(dim=1).cpu(), tokens + scores.shape[1]
     return total / max(1, tokens)
-
-
-def by_influence(text: HeldOutText) -> Tensor:
-    """The rule `bi`; its sets are nested."""
-    order = block_influence(text).argsort(stable=True).tolist()
-    return _table(order[:count] for count in range(len(order) + 1))
 
 
 def angular_distances(text: HeldOutText) -> Tensor:
@@ -230,10 +223,6 @@ def _exchanged(loss: Loss, chosen: frozenset[int], layers: int, budget: int) -> 
                 break
         else:
             return chosen
-
-
-def _cosine(one: Tensor, other: Tensor) -> Tensor:
-    return functional.cosine_similarity(one.float(), other.float(), dim=-1)
 
 
 def _table(sets: Iterable[Sequence[int] | frozenset[int] | range]) -> Tensor:

@@ -44,8 +44,8 @@ class SearchRange:
         try:
             low, high = map(float, rest.split(":"))
         except ValueError:
-            raise UsageError(f"A search range has the form {_FORM}, got {text!r}.") from None
-        if scale not in ("linear", "log", "int") or not (math.isfinite(low) and math.isfinite(high) and low < high):
+            low = high = math.nan
+        if scale not in ("linear", "log", "int") or not -math.inf < low < high < math.inf:
             raise UsageError(f"A search range has the form {_FORM} with LOW below HIGH, got {text!r}.")
         if scale == "log" and low <= 0:
             raise UsageError(f"A logarithmic range begins above 0, got {text!r}. Use linear:{low:g}:{high:g}.")

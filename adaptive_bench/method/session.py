@@ -118,12 +118,9 @@ class Session:
         return self.hash_sum[:, None] + terms.cumsum(dim=1)
 
     def advance(self, input_ids: Tensor, valid: Tensor | None, added: np.ndarray, hashes: Tensor | None = None) -> None:
-        """Add a call's tokens [B, S] to the session.
+        """Add a call's tokens [B, S] to the session: the `valid` ones [B, S] or all, `added` [B] in each row.
 
-        Args:
-            valid: Boolean [B, S], the real tokens; `None` means all.
-            added: [B] number of real tokens per row.
-            hashes: Prefix hashes [B, S] of the tokens, if they were already computed.
+        Their prefix hashes [B, S] are given if they were already computed.
         """
         if not input_ids.numel():
             return

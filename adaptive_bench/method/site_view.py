@@ -1,4 +1,10 @@
-"""`SiteView`: what a method sees when it decides at one site."""
+"""`SiteView`: what a method sees when it decides at one site, and what a router reads of a whole prompt.
+
+A decision per prompt is made once from the pooled states of the prompt, and holds for every generated token. The prompt
+itself executes everything, so the decision depends on earlier text alone (class C0) and on no other row. It is kept in
+the session, where later calls, reordered rows and drafts find it. When a text is scored, its context is the
+prompt; the scored tokens do not enter the decision.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from adaptive_bench.backbone import Site
-from adaptive_bench.method.call import ForwardCall, levelled
+from adaptive_bench.errors import UsageError
+from adaptive_bench.method.call import ForwardCall, last_true, levelled
+from adaptive_bench.method.session import Session
 
 
 @dataclass
@@ -143,3 +151,68 @@ class SiteView:
     def answer(self, tokens: Tensor, logits: Tensor) -> None:
         """Use the probe's logits [N, V] as final for the tokens at flat indices [N]: they are not computed again."""
         self.call.answers.append((tokens, logits))
+
+
+def prompt_outputs(view: SiteView, network: nn.Module, *, windows: int = 1, states: Tensor | None = None) -> Tensor:
+    """[B, O] the output of a network for each row's prompt at this site: the mean of its outputs for the prompt's
+    windows.
+
+    The first W floor(T / W) of a prompt's T tokens are cut into W windows of equal length (W = T for shorter prompts),
+    and the states are averaged over each window. The network runs once per window and prompt, and its cost is booked
+    for the prompt's last token. Call this at every site of every call, whatever the dial, because the dial may change
+    after the prompt was read.
+
+    Args:
+        network: One of the method's maps, [N, H] to [N, O].
+        windows: The number of windows W.
+        states: [B, S, H], by default the raw residual stream. On real models its mean is dominated by the first token,
+            whose norm is a hundred times that of the others; `view.levelled` avoids this.
+    """
+    call, name = view.call, f"prompt_{view.site.number}"
+    known = call.session.state.get(name)
+    if known is not None:
+        # The means would need the states of the earlier part, which are gone.
+        if call.reads_prompt:
+            raise UsageError(
+                "A decision per prompt needs the whole prompt in one call, got more tokens of a prompt in a later "
+                "call. Give whole prompts, and mark the tokens that follow them in continuation_mask."
+            )
+        return known
+    belongs = window_numbers(call.context, windows)
+    pooled, filled = window_means(view.hidden if states is None else states, belongs, windows)
+    # Training runs empty windows too: it books no work, and finding the empty ones would wait for the device.
+    whole = windows == 1 or call.training
+    places = torch.arange(filled.numel(), device=filled.device) if whole else filled.flatten().nonzero()[:, 0]
+    rows, columns = places // windows, places % windows
+    tokens = rows * call.context.shape[1] + last_true(call.context)[rows]  # the prompt's last token, for the books
+    said = call.run_map(view.site.layer, network, pooled[rows, columns].float(), tokens)
+    everywhere = said.new_zeros(*filled.shape, said.shape[-1]).index_put((rows, columns), said)
+    # [B, W, O] to [B, O], over the windows that hold a token.
+    outputs = (everywhere * filled[..., None]).sum(dim=1) / filled.sum(dim=1, keepdim=True).clamp(min=1)
+    call.session.state[name] = outputs.detach()  # later calls must not keep this call's graph alive
+    return outputs
+
+
+def known_outputs(session: Session, site: Site) -> Tensor:
+    """The result [B, O] of `prompt_outputs` at a site in an earlier call of a session."""
+    return session.state[f"prompt_{site.number}"]
+
+
+def window_numbers(context: Tensor, windows: int) -> Tensor:
+    """[B, S] the window 0 .. W - 1 of each token of the prompts [B, S] (boolean); -1 for tokens in no window."""
+    lengths = context.sum(dim=1, keepdim=True)
+    count = lengths.clamp(min=1, max=windows)
+    size = (lengths // count).clamp(min=1)
+    place = context.cumsum(dim=1) - 1
+    return torch.where(context & (place < count * size), place // size, -1)
+
+
+def window_means(states: Tensor, belongs: Tensor, windows: int) -> tuple[Tensor, Tensor]:
+    """Means [B, W, H] of states [B, S, H] over windows [B, S], and which windows [B, W] hold any token.
+
+    Sums are in double precision, so that padding, which changes the order of summation, changes no decision.
+    """
+    inside = [belongs == window for window in range(windows)]
+    sizes = torch.stack([mask.sum(dim=1) for mask in inside], dim=1)
+    sums = [states.masked_fill(~mask[..., None], 0.0).sum(dim=1, dtype=torch.float64) for mask in inside]
+    return torch.stack(sums, dim=1) / sizes.clamp(min=1)[..., None], sizes > 0

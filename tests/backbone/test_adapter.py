@@ -13,8 +13,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import check_targets
 from adaptive_bench.recipe import LoraRecipe
-from adaptive_bench.testing.backbones import SIZES, tiny_backbone
-from adaptive_bench.testing.report import check_specs
+from adaptive_bench.testing.subject import SIZES, tiny_backbone
+from adaptive_bench.testing.suite import check_specs
 
 LLAMA_1B = {
     "hidden_size": 2048,

@@ -61,7 +61,7 @@ def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch):
-    monkeypatch.setattr("adaptive_bench.testing.report.check_specs", lambda *_, **__: pytest.fail("it was checked"))
+    monkeypatch.setattr("adaptive_bench.testing.suite.check_specs", lambda *_, **__: pytest.fail("it was checked"))
     for option, place in (("-o", "/proc/x"), ("-o", "lazy.py/x"), ("-o", "."), ("--capabilities", "/proc/x")):
         result = check("static_depth@bench", option, place)
         assert result.exit_code in (1, 2) and place in result.stderr

@@ -44,7 +44,7 @@ def report():
 @pytest.fixture
 def write(command, few, monkeypatch, report):
     """`write(writer, target)`: give a command that writes to a target."""
-    monkeypatch.setattr("adaptive_bench.testing.report.check_specs", lambda *_, **__: report)
+    monkeypatch.setattr("adaptive_bench.testing.suite.check_specs", lambda *_, **__: report)
     monkeypatch.setattr("adaptive_bench.registry._registered", {})
     return lambda writer, target: command(*WRITERS[writer], str(target))
 

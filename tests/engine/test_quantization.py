@@ -10,7 +10,7 @@ from adaptive_bench.backbone import weights as quantization
 from adaptive_bench.backbone.weights import stored_bytes
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model.compression import quantize
-from adaptive_bench.testing.backbones import random_text
+from adaptive_bench.testing.subject import random_text
 from adaptive_bench.validation import QUANTIZED
 
 pytest.importorskip("torchao")

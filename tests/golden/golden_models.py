@@ -12,8 +12,7 @@ from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.interventions import collect_decisions, standing_between
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import Text, random_text
-from adaptive_bench.testing.subject import CALIBRATION_TEXT, SHARES, Subject, calibrate, spread
+from adaptive_bench.testing.subject import CALIBRATION_TEXT, SHARES, Subject, Text, calibrate, random_text, spread
 
 LENGTHS = (20, 13, 17)
 SHUFFLED = ("gateskip", "calm", "free")

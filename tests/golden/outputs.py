@@ -24,8 +24,7 @@ from adaptive_bench import registry
 from adaptive_bench.model.text_decisions import recorded_decisions
 from adaptive_bench.source import FLOORS, TABLES, code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import random_text
-from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, spread, trained_model
+from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, random_text, spread, trained_model
 from adaptive_bench.testing.suite import method_specs
 
 FILE = Path(__file__).with_name("golden.json")

@@ -6,7 +6,7 @@ import torch
 from adaptive_bench.backbone import Site
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method.call import last_true
-from adaptive_bench.method.routers import window_means, window_numbers
+from adaptive_bench.method.site_view import window_means, window_numbers
 
 LAYERS, WIDTH, PROMPT, LENGTH = 4, 32, 6, 14
 

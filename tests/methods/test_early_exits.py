@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from adaptive_bench.method.early_exit import leaving_tokens
+from adaptive_bench.method.kinds import leaving_tokens
 from adaptive_bench.methods.calm import NEVER
 
 LAYERS = 4

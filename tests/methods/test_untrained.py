@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from adaptive_bench import registry
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.testing.backbones import BOS, massive_backbone, random_text
+from adaptive_bench.testing.subject import BOS, massive_backbone, random_text
 
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]
 TEXT = Path(os.environ["ADAPTIVE_BENCH_SHARED"]) / "data" / "c4_sample" / "train.jsonl"

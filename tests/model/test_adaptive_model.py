@@ -15,7 +15,7 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.testing.backbones import VOCABULARY
+from adaptive_bench.testing.subject import VOCABULARY
 
 SPECS = ["dense", "random_skip", "gateskip", "mod"]
 

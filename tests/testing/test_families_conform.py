@@ -5,9 +5,9 @@ from covering import covering, each_once
 
 from adaptive_bench import registry
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import FAMILIES
 from adaptive_bench.testing.checks.causality import batching, causality
 from adaptive_bench.testing.checks.executors_agree import cached, packed
+from adaptive_bench.testing.subject import FAMILIES
 from adaptive_bench.testing.suite import Suite
 
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]

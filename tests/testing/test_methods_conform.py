@@ -5,9 +5,8 @@ import pytest
 from adaptive_bench import registry
 from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.testing.backbones import FAMILIES
-from adaptive_bench.testing.report import capability_matrix
-from adaptive_bench.testing.suite import Suite
+from adaptive_bench.testing.subject import FAMILIES
+from adaptive_bench.testing.suite import Suite, capability_matrix
 
 pytestmark = pytest.mark.slow
 METHODS = [name for name in registry.names("methods") if registry.origin("methods", name).startswith("adaptive-bench ")]

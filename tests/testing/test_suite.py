@@ -12,11 +12,10 @@ from adaptive_bench.capabilities import CAPABILITIES, stored_matrix
 from adaptive_bench.method import Method, MethodConfig
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.testing import suite as suite_module
-from adaptive_bench.testing.backbones import wide_backbone
-from adaptive_bench.testing.check_definition import Check, NotApplicable, Result, Violation
+from adaptive_bench.testing.checking import Check, NotApplicable, Result, Violation
 from adaptive_bench.testing.checks import CHECKS
-from adaptive_bench.testing.report import Report, capability_matrix, write_matrix
-from adaptive_bench.testing.suite import Suite, method_specs, variants
+from adaptive_bench.testing.subject import wide_backbone
+from adaptive_bench.testing.suite import Report, Suite, capability_matrix, method_specs, variants, write_matrix
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from adaptive_bench import registry
 from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.method import method_class
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.testing.backbones import FAMILIES, random_text
-from adaptive_bench.testing.subject import SHARES, Subject, calibrate, trained_model
+from adaptive_bench.testing.subject import FAMILIES, SHARES, Subject, calibrate, random_text, trained_model
 from adaptive_bench.testing.suite import Suite, method_specs
 
 pytestmark = pytest.mark.slow

@@ -1,6 +1,6 @@
 """Lists all checks in the order in which they run: a check comes after those that it needs."""
 
-from adaptive_bench.testing.check_definition import Check
+from adaptive_bench.testing.checking import Check
 from adaptive_bench.testing.checks.attachment import builds, detach, identity, intact
 from adaptive_bench.testing.checks.causality import batching, causality, determinism, independence
 from adaptive_bench.testing.checks.dial_effect import claims, effect, eligible, monotone, phases

@@ -10,10 +10,8 @@ import torch
 from adaptive_bench.method import document_key
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.check_definition import Facts, check
-from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, generated_tokens, logits_of
-from adaptive_bench.testing.subject import ShortTraining, Subject
+from adaptive_bench.testing.checking import TOLERANCE, Facts, check, demand, difference, generated_tokens, logits_of
+from adaptive_bench.testing.subject import ShortTraining, Subject, Text
 
 _CHANGES = (
     "The same call must give the same result, but two calls differ. Draw random numbers with "

@@ -14,10 +14,8 @@ from adaptive_bench.backbone import Site
 from adaptive_bench.method import described
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
-from adaptive_bench.testing.backbones import Text
-from adaptive_bench.testing.check_definition import Facts, NotApplicable, check
-from adaptive_bench.testing.instruments import demand, difference, logits_of, saved_by_phase
-from adaptive_bench.testing.subject import CALIBRATION_PROMPT, SHARES, Subject
+from adaptive_bench.testing.checking import Facts, NotApplicable, check, demand, difference, logits_of, saved_by_phase
+from adaptive_bench.testing.subject import CALIBRATION_PROMPT, SHARES, Subject, Text
 
 SLACK = 0.02  # skipping early shifts later scores, so the saving on a text may fall a little
 VISIBLE = 1e-2  # nats

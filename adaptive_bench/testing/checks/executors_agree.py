@@ -13,8 +13,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.engine.engine_call import Executor
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.testing.check_definition import Facts, NotApplicable, check
-from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, generated_tokens, logits_of
+from adaptive_bench.testing.checking import (
+    TOLERANCE,
+    Facts,
+    NotApplicable,
+    check,
+    demand,
+    difference,
+    generated_tokens,
+    logits_of,
+)
 from adaptive_bench.testing.subject import Subject
 
 SAVINGS = ("tokens", "core", "net")

@@ -10,9 +10,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.testing.check_definition import Facts, check
+from adaptive_bench.testing.checking import TOLERANCE, Facts, check, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.checks.executors_agree import eager_attention
-from adaptive_bench.testing.instruments import TOLERANCE, demand, difference, generated_tokens, logits_of
 from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, trained_model
 from adaptive_bench.training import resume
 from adaptive_bench.training.cost import FlopCount

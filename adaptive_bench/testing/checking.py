@@ -1,14 +1,18 @@
-"""Defines what a check and its result are."""
+"""What checks are written with: their definition, their results, and what they measure."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from adaptive_bench.testing.subject import Subject
+import torch
+from torch import Tensor
+
+from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.model.generation import new_tokens
+from adaptive_bench.testing.subject import Subject, Text
 
 Fact = bool | str
 Facts = Mapping[str, Fact]
@@ -78,3 +82,54 @@ def check(
         return Check(name, sentence, probe, needs, of_training, rounding)
 
     return make
+
+
+TOLERANCE = 1e-4  # difference of fp32 logits between two orders of the same sums
+NEW_TOKENS = 6
+
+
+def difference(one: Tensor, other: Tensor) -> float:
+    """Largest absolute difference; infinite if a value is not a number."""
+    return float((one - other).abs().nan_to_num(nan=torch.inf).max()) if one.numel() else 0.0
+
+
+@torch.no_grad()
+def logits_of(model: AdaptiveModel, text: Text) -> Tensor:
+    """Logits [N, V] of the real tokens of a text, row after row, scored in one call."""
+    return model(**text.arguments).logits[text.valid]
+
+
+def generated_tokens(model: AdaptiveModel, text: Text) -> list[list[int]]:
+    """The tokens that the model writes after the prompts; some rows finish before others."""
+    # Any rule that ends rows at different times would do.
+    ends = lambda new: new[-1] % 7 == 0  # noqa: E731
+    return new_tokens(model, text.input_ids, text.attention_mask, max_new_tokens=NEW_TOKENS, stop=ends)
+
+
+def demand(condition: bool, message: str) -> None:
+    """Raise a `Violation` unless a condition holds."""
+    if not condition:
+        raise Violation(message)
+
+
+@torch.no_grad()
+def saved_by_phase(model: AdaptiveModel, text: Text, prompt: int) -> dict[str, float]:
+    """Shares of token-branches saved by phase, for rows of equal length.
+
+    `scoring` is one call over the whole text. In cached decoding of the same text, `prompt` is the prompt, `writing` is
+    the rest with one token per row and call, and `together` is both.
+    """
+    model.reset_ledger()
+    model(**text.arguments)
+    scoring = model.compute_report()["prefill"]["tokens"]
+    model.reset_ledger()
+    output = model(text.input_ids[:, :prompt], use_cache=True, logits_to_keep=1)
+    for at in range(prompt, text.input_ids.shape[1]):
+        output = model(text.input_ids[:, at : at + 1], past_key_values=output.past_key_values, use_cache=True)
+    report = model.compute_report()
+    return {
+        "scoring": scoring,
+        "prompt": report["prefill"]["tokens"],
+        "writing": report["decode"]["tokens"],
+        "together": report["saved"]["tokens"],
+    }
