@@ -21,8 +21,8 @@ from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.documents import ask_only, drawn, leave_out
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model.hardware import OutOfMemory, find_batch_size
 from adaptive_bench.model.tokenization import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter

@@ -20,7 +20,8 @@ import torch
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.headroom.named_models import Subjects
 from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested

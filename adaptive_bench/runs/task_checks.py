@@ -14,8 +14,8 @@ from adaptive_bench.data.overlap import RUN, OverlapCounter, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, blame, message_of
 from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
+from adaptive_bench.evaluation.loading import quiet
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.model.tokenization import conversation
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.runs.forecast import asked_documents
