@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,12 +68,6 @@ class Asked:
     scores: list[float]
     answers: list[str] | None
 
-    def agreement(self, other: Asked) -> list[bool] | None:
-        """For each document, whether both models gave the same answer; `None` if answers cannot be compared."""
-        if self.answers is None or other.answers is None:
-            return None
-        return [mine == theirs for mine, theirs in zip(self.answers, other.answers, strict=True)]
-
 
 class LinesOnly(Reporter):
     """Passes on lines but no progress, so that many short evaluations are shown as one task."""
@@ -104,6 +98,11 @@ class Settings:
     data_dir: Path | None
     batch_size: int
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Those on which results depend, besides the data itself."""
+        return {name: value for name, value in asdict(self).items() if name not in ("data_dir", "batch_size")}
+
 
 def study(subject: Subjects, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
     """The record of all tasks as plain values, for the first model. Pieces are kept in `<out>/headroom/` and reused
@@ -117,14 +116,10 @@ def study(subject: Subjects, tasks: Sequence[str], settings: Settings, out: Path
             "fingerprint": subject.fingerprint,
             "layers": subject.models[0].backbone.num_layers,
         },
-        "settings": _plain(settings),
+        "settings": settings.plain,
         "share_skipping": SHARE,
         "tasks": [_TaskStudy(subject, find_task(name), settings, out, reporter).record() for name in tasks],
     }
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in asdict(settings).items() if name not in ("data_dir", "batch_size")}
 
 
 class _TaskStudy:
@@ -151,7 +146,7 @@ class _TaskStudy:
             "floors": FLOORS,
             "model": subject.fingerprint,
             "task": task.name,
-            "settings": _plain(self._settings),
+            "settings": settings.plain,
             **task_inputs(task, settings.data_dir),
             **asked_since(task, settings.limit, settings.num_fewshot),
         }
@@ -182,13 +177,14 @@ class _TaskStudy:
         # [askings][sets]; the empty set is the first, so `some[0]` is the full model.
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
-        agrees = [[one.agreement(some[0]) for one in some] for some in runs]
+        # [askings] of [K, D], without those that cannot be compared.
+        texts = [[one.answers for one in some] for some in runs]
+        answers = [np.array(some, dtype=object) for some in texts if None not in some]
         # Scores and agreement are turned to [D, K]. Where lower is better, scores get a minus sign here, and lose it in
         # `_level`.
         found = SetScores(
             scores=[sign * np.array([one.scores for one in some]).T for some in runs],
-            # No tables if answers cannot be compared.
-            agrees=[np.array(some, dtype=float).T for some in agrees if None not in some],
+            agrees=[(some == some[0]).astype(float).T for some in answers],
             priors=np.array([sign * validation[skipped].score for skipped in sets]),
             costs=1.0 - np.mean([[one.saved for one in some] for some in runs], axis=0),
         )
@@ -263,12 +259,7 @@ class _TaskStudy:
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
         for count in range(1, int(self._model.config.num_hidden_layers)):
-            # The defaults bind this round's values of names that the loop changes.
-            def search(count: int = count, nested: tuple[int, ...] = nested) -> dict[str, Any]:
-                sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
-                return {"sets": [asdict(one) for one in sets]}
-
-            known = self._piece(f"sets-{count}", search)["sets"]
+            known = self._piece(f"sets-{count}", partial(self._finalists, count, nested))["sets"]
             sets = [LayerSet(tuple(one["skipped"]), one["divergence"]) for one in known]
             label = f"{self._task.name}: {count} layer(s) left out, validation documents"
             with self._reporter.task(label, total=len(sets)) as task:
@@ -281,6 +272,10 @@ class _TaskStudy:
             if validation[best.skipped].saved >= largest_saving:
                 break
         return chosen
+
+    def _finalists(self, count: int, nested: tuple[int, ...]) -> dict[str, Any]:
+        sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
+        return {"sets": [asdict(one) for one in sets]}
 
     def _tested(self, sets: Sequence[tuple[int, ...]], ways: Sequence[Asking]) -> list[list[Asked]]:
         """Results on test documents, [askings][sets]."""
