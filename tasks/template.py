@@ -16,6 +16,8 @@ from adaptive_bench.data import Source, draw, held_out, read_rows
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.task import Example, ExampleRequest, Task
 
+# The prompt ends right after the colon and the completion starts with a space: a byte-level tokenizer then cuts the
+# joined text at exactly this point, so evaluation prompts end on the same tokens as training prompts.
 PROMPT = "Question: {question}\nAnswer:"
 METRICS = (
     "exact_match,strict-match",
