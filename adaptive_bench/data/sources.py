@@ -77,12 +77,7 @@ def _use(key: str) -> Use:
 
 
 class Place(NamedTuple):
-    """The place of a data set in a folder of local data.
-
-    Attributes:
-        folder: The folder with its files.
-        subject: Only rows with this `subject` belong to the data set; `None` for all rows.
-    """
+    """The folder of a data set in a folder of local data. If it has a `subject`, only such rows belong to it."""
 
     folder: Path
     subject: str | None = None
@@ -174,14 +169,8 @@ def data_root(data_dir: Path | str | None) -> Path | None:
 
 
 def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """All rows of a `.jsonl` or `.jsonl.gz` file.
-
-    Args:
-        fields: Fields that every row must have; by default those of the first row.
-
-    Raises:
-        EnvironmentProblem: The file cannot be read, is cut off or is not UTF-8, or a line is not an object with the
-            fields. The message names the line.
+    """All rows of a `.jsonl` or `.jsonl.gz` file. An `EnvironmentProblem` names the line if the file cannot be read, is
+    cut off or is not UTF-8, or a line is not an object with the fields (by default those of the first row).
     """
     rows: list[dict[str, Any]] = []
     number = 0  # for a file that cannot even be opened
@@ -212,8 +201,8 @@ def read_rows(source: Source, split: str, data_dir: Path | str | None = None) ->
     """All rows of a split: `train`, `validation` or `test`.
 
     Args:
-        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. If the given
-            folder lacks the data, that is an error; the hub is not tried instead.
+        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. The hub does
+            not replace what the folder lacks.
 
     Raises:
         EnvironmentProblem: The data cannot be read, or a row lacks a field, has an empty field or has the wrong form.

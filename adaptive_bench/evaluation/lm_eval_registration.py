@@ -62,8 +62,7 @@ class AdaptiveCheckpoint(AdaptiveLM):
         **unknown: object,
     ) -> None:
         if unknown:
-            # Without the last one, which is `unknown` itself.
-            known = [name for name in inspect.signature(AdaptiveCheckpoint.__init__).parameters if name != "self"][:-1]
+            known = list(inspect.signature(AdaptiveCheckpoint).parameters)[:-1]  # the last one is `unknown` itself
             raise UsageError(
                 f"The model `adaptive` takes {', '.join(known)}, got {', '.join(unknown)}. Leave out what is not known."
             )

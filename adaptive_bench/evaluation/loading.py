@@ -41,11 +41,9 @@ _LOGGERS = ("lm_eval", "datasets", "huggingface_hub")
 def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
     """The lm-eval task with its documents, ready to be evaluated.
 
-    A task that names a data set of the hub reads it from there. If a data folder is given, the task instead reads local
-    files, found by the rule of `adaptive_bench.data.sources`.
-
     Args:
-        data_dir: Folder with local data files; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
+        data_dir: Folder in which a data set that the task names is found, by the rule of `adaptive_bench.data.sources`;
+            `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
         num_fewshot: Worked examples before each question; `None` for the task's own number.
         split: `test` for the documents that lm-eval evaluates, `validation` for separate validation documents.
 
@@ -287,10 +285,7 @@ def needed_of_hub(settings: Mapping[str, Any]) -> Needed | None:
 
 def write_local_task(target: Path, settings: Mapping[str, Any], yaml_path: Path, data_dir: Path) -> str | None:
     """Write a copy of the task file at `yaml_path`, whose whole settings are given, that reads local documents. Splits
-    other than the evaluated one may be missing, since only worked examples need them.
-
-    Returns:
-        The split of worked examples, if it is missing, else `None`.
+    other than the evaluated one may be missing, since only worked examples need them: theirs is returned if it is.
     """
     hub_id, configuration = str(settings["dataset_path"]), settings.get("dataset_name")
     place = Source(hub_id, configuration=configuration).place(data_dir)

@@ -82,7 +82,11 @@ def names_for_lm_eval(name: str, include_path: str | None) -> list[str]:
     paths are left to lm-eval. A name that is unknown, also in the folder `include_path`, is a `UsageError`, and so is a
     task that needs an argument, which lm-eval's command cannot pass.
     """
-    included = _included(include_path) if include_path else ()
+    included: list[str] = []
+    if include_path:
+        from lm_eval.tasks import TaskManager
+
+        included = TaskManager(include_path=include_path, include_defaults=False).all_tasks
     base = name.partition(":")[0]
     if name in included or name.endswith(".yaml") or Path(name).is_dir():
         return [name]
@@ -97,13 +101,6 @@ def names_for_lm_eval(name: str, include_path: str | None) -> list[str]:
     elif not any(fnmatch(known, name) for known in (*registry.names("tasks"), *stock_tasks(), *included)):
         raise UsageError(f"A pattern of task names must fit at least one, got {name!r}. See `list tasks`.")
     return [name]
-
-
-@cache
-def _included(folder: str) -> list[str]:
-    from lm_eval.tasks import TaskManager
-
-    return TaskManager(include_path=folder, include_defaults=False).all_tasks
 
 
 def _registered(name: str, argument: str | None) -> Task:

@@ -120,8 +120,8 @@ class Scorer:
     Args:
         batch_size: Rows in one forward pass.
         clock: Runs a model call and measures its time.
-        rank, count: This process's number, and the number of processes that divide the batches. Batches are formed as
-            in one process, so that answers do not depend on the process that computes them.
+        rank, count: This process's number, and the number of processes that divide the batches, which are formed as in
+            one process.
 
     Attributes:
         tokens: Tokens fed to the model so far, padding not counted.

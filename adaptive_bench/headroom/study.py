@@ -82,13 +82,8 @@ class LinesOnly(Reporter):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a study depends on besides the model and the tasks.
-
-    Attributes:
-        levels: Net savings at which headroom is read off.
-        limit: Number of documents of each task, drawn as `evaluate` draws them.
-        seed: Seed of the measurement of sites.
-        num_fewshot: Worked examples before each question; `None` for the task's own number.
+    """What a study depends on besides the model and the tasks: net savings (`levels`) at which headroom is read, the
+    seed of the measurement of sites, and arguments of `evaluate`.
     """
 
     levels: tuple[float, ...]
@@ -250,11 +245,12 @@ class _TaskStudy:
             return site_costs(self._model, batches, seed=self._settings.seed, task=task)
 
     def _search(self, largest_saving: float, validation: dict[tuple[int, ...], Asked]) -> list[tuple[int, ...]]:
-        """The candidate sets of layers to leave out, beginning with the empty set.
+        """The candidate sets of layers to leave out, beginning with the empty set. Results on validation documents are
+        added to `validation`.
 
         For 1, 2, ... layers they are the set with the best score on validation documents (among equal ones the set
         nearer to the full model) and the set in the chain of nested sets. The search ends when a set reaches the saving
-        or only one layer would remain. It adds results on validation documents by set to `validation`.
+        or only one layer would remain.
         """
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
