@@ -15,17 +15,9 @@ from inspected_text import ANSWER, PROMPT
 from adaptive_bench import AdaptiveModel
 from adaptive_bench.errors import UsageError
 from adaptive_bench.inspection import gate_analysis as analysis
+from adaptive_bench.inspection import readings
 from adaptive_bench.inspection.gate_analysis import by_vocabulary, gate_analysis, modes
-from adaptive_bench.inspection.readings import (
-    KINDS,
-    inspect_texts,
-    kinds_of,
-    one_text,
-    record_of,
-    skipped_by,
-    skipped_by_layer,
-    tidy,
-)
+from adaptive_bench.inspection.readings import KINDS, inspect_texts, kinds_of, one_text, record_of, tidy
 from adaptive_bench.model.text_decisions import encoded, pieces_of, text_decisions, visible
 
 
@@ -227,11 +219,11 @@ def test_every_text_has_kinds(pieces):
 @given(MASKS, st.data())
 def test_rates_of_groups_add_up_to_the_whole(keep, data):
     groups = data.draw(st.lists(st.sampled_from("abc"), min_size=len(keep), max_size=len(keep)))
-    found = skipped_by(keep, groups)
+    found = readings.skipped_by(keep, groups)
     assert sum(count for count, *_ in found.values()) == len(keep)
     whole = sum(count * (attention + mlp) / 2 for count, attention, mlp in found.values()) / len(keep)
     assert whole == pytest.approx(1 - keep.mean())
-    layers = skipped_by_layer(keep)
+    layers = readings.skipped_by_layer(keep)
     assert np.mean(layers) == pytest.approx(1 - keep.mean())
 
 
