@@ -35,8 +35,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.runs.backbone_source import find_backbone
 

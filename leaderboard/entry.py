@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from adaptive_bench import registry
 from adaptive_bench.capabilities import stored_matrix
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
-from adaptive_bench.headroom.verdict import verdict
+from adaptive_bench.headroom import verdict
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import entry_files
 from adaptive_bench.store.atomic import json_text

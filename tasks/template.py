@@ -16,6 +16,8 @@ from adaptive_bench.data import Source, draw, held_out, read_rows
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.task import Example, ExampleRequest, Task
 
+# The prompt ends right after the colon and the completion starts with a space: a byte-level tokenizer then cuts the
+# joined text at exactly this point, so evaluation prompts end on the same tokens as training prompts.
 PROMPT = "Question: {question}\nAnswer:"
 METRICS = (
     "exact_match,strict-match",
@@ -35,11 +37,8 @@ def with_options(question: str, options: Sequence[str], letters: Sequence[str] =
 
 
 def right_one(options: Sequence[str], number: int) -> str:
-    """The option that a row marks as the right one.
-
-    Raises:
-        ValueError: There is no option of that number. A negative number is refused too, since Python would count it
-            from the end.
+    """The option that a row marks as the right one; a ValueError if there is no option of that number. A negative
+    number is refused too, since Python would count it from the end.
     """
     if number not in range(len(options)):
         raise ValueError(f"the right answer is one of {len(options)} options from 0 on, got {number!r}")
@@ -68,13 +67,7 @@ def validation(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]
 
 
 def read_traces(source: Source, data_dir: Path | str | None) -> list[dict[str, Any]]:
-    """Rows of the paper's reasoning traces, with the trace in the field `reasoning`.
-
-    The few rows without a trace are left out.
-
-    Raises:
-        EnvironmentProblem: The data cannot be read, or no row has a trace.
-    """
+    """Rows of the paper's reasoning traces that are not empty, with the trace in the field `reasoning`."""
     rows = read_rows(source, "train", data_dir)
     for row in rows:
         row["reasoning"] = _TAGS.sub("", row[TRACES_FIELD] or "").strip()
@@ -85,10 +78,4 @@ def read_traces(source: Source, data_dir: Path | str | None) -> list[dict[str, A
 
 def generative(name: str, **fields: Any) -> Task:
     """A zero-shot generative task in this template."""
-    return Task(
-        name=name,
-        kind="generative",
-        metrics=METRICS,
-        other_files=SHARED_FILES,
-        **fields,
-    )
+    return Task(name=name, kind="generative", metrics=METRICS, other_files=SHARED_FILES, **fields)

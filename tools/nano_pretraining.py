@@ -37,10 +37,10 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from adaptive_bench.tasks.nano.harness_docs import TEST_DOCS
 from adaptive_bench.tasks.nano.items import Split, stream
 from adaptive_bench.tasks.nano.questions import make_math_problem, make_question
 from adaptive_bench.tasks.nano.stories import Story, make_statements, make_story, make_summary, make_sums
+from adaptive_bench.tasks.nano.task import TEST_DOCS
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 _ITERATIONS = 5

@@ -18,8 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from adaptive_bench.tasks.nano.harness_docs import held_out
-from adaptive_bench.tasks.nano.items import Item, Split
+from adaptive_bench.tasks.nano.items import Item, Split, held_out
 from adaptive_bench.tasks.nano.questions import make_math_problem, make_question
 from adaptive_bench.tasks.nano.stories import Story, make_story
 

@@ -9,7 +9,7 @@ import typer
 
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import load_libraries, plain_table, wrapped
-from adaptive_bench.headroom.verdict import verdict
+from adaptive_bench.headroom import verdict
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.validation import LARGEST_SEED
 

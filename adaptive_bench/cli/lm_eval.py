@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -43,7 +41,7 @@ def _complete(arguments: argparse.Namespace) -> None:
     """Complete arguments: the names of tasks, and the device if none is given."""
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
-    from adaptive_bench.evaluation.stock_tasks import check_task_name
+    from adaptive_bench.evaluation.lookup import names_for_lm_eval
 
     in_file = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
 
@@ -55,15 +53,11 @@ def _complete(arguments: argparse.Namespace) -> None:
     names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
     if not names:
         raise UsageError("lm-eval run asks tasks, got none. Name them with --tasks, for example --tasks piqa.")
-    for name in names if included is None else ():
-        # Patterns and files are resolved by lm-eval itself.
-        if re.fullmatch(r"[\w:+-]+", name) and not Path(name).is_dir():
-            check_task_name(name)  # before torch is imported
+    meant = {name: names_for_lm_eval(name, included) for name in names}  # before torch is imported, for a typo
 
-    from adaptive_bench.evaluation.lm_eval_registration import NAME, suite_names
+    from adaptive_bench.evaluation.lm_eval_registration import NAME
     from adaptive_bench.hardware import find_device
 
-    meant = suite_names(names, included)
     arguments.tasks = [name for found in meant.values() for name in found]
     for name, found in meant.items():
         if found != [name]:

@@ -85,7 +85,7 @@ def run(
     """
     from adaptive_bench.cli.execution import execute, print_plan
     from adaptive_bench.config import preset_naming
-    from adaptive_bench.evaluation.stock_tasks import check_task_name
+    from adaptive_bench.evaluation.lookup import check_task_name
     from adaptive_bench.validation import check_device
 
     overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds

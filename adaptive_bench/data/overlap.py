@@ -53,11 +53,8 @@ class OverlapCounter:
             self._runs[length] = digests[order], places[order]
 
     def look(self, asked: str, words: Sequence[str]) -> None:
-        """Note which questions occur in a training text.
-
-        Args:
-            asked: The prompt of the text; the whole text if it has no prompt.
-            words: `words_of` the whole text.
+        """Note which questions occur in a training text, given its prompt (the whole text if it has none) and the
+        `words_of` the whole text.
         """
         self._found[self._short.get(asked.strip(), [])] = True
         number = self._numbers.get

@@ -56,7 +56,7 @@ class MissingData(EnvironmentProblem):
 def draw(
     rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], request: ExampleRequest
 ) -> list[dict[str, Any]]:
-    """Return the rows of a request: `count` of the split's rows in seeded order, or all rows if there are fewer."""
+    """The rows of a request: `count` of the split's rows in seeded order, or all rows if there are fewer."""
     # Divided before shuffling: no seed may move a row from one use to another.
     wanted = held_out(rows, key, request.split)
     random.Random(request.seed).shuffle(wanted)
@@ -64,7 +64,7 @@ def draw(
 
 
 def held_out(rows: Iterable[dict[str, Any]], key: Callable[[Mapping[str, Any]], str], use: Use) -> list[dict[str, Any]]:
-    """Return the rows of one use, in their order."""
+    """The rows of one use, in their order."""
     return [row for row in rows if _use(key(row)) == use]
 
 
@@ -77,23 +77,17 @@ def _use(key: str) -> Use:
 
 
 class Place(NamedTuple):
-    """The place of a data set in a folder of local data.
-
-    Attributes:
-        folder: The folder with its files.
-        subject: Only rows with this `subject` belong to the data set; `None` for all rows.
-    """
+    """The folder of a data set in a folder of local data. If it has a `subject`, only such rows belong to it."""
 
     folder: Path
     subject: str | None = None
 
     def split_file(self, split: str) -> Path | None:
-        """Return the file of a split, or `None`."""
         files = (self.folder / f"{split}{suffix}" for suffix in _SUFFIXES)
         return next((file for file in files if file.is_file()), None)
 
     def stamp(self, split: str) -> object:
-        """Return something that differs once the file of a split, or a copy of the hub's repository, has changed."""
+        """Something that differs once the file of a split, or a copy of the hub's repository, has changed."""
         if (file := self.split_file(split)) is None:
             return None if self.splits else folder_digest(self.folder)
         found = file.stat()
@@ -134,31 +128,24 @@ class Source:
     @property
     def folders(self) -> tuple[str, ...]:
         """Folders of a data folder in which the data set is looked for, the first choice first."""
-        return tuple(dict.fromkeys((*self._own_folders, *self._plain_folders)))
+        plain, own = self._plain_folders, list[str]()
+        if self.configuration is not None:
+            ends = f"/{self.configuration}", f"_{self.configuration.replace('-', '_')}"
+            own = [base + end for base in plain for end in ends]
+        return tuple(dict.fromkeys((*own, *plain)))
 
     @property
     def _plain_folders(self) -> list[str]:
+        """Those that do not name the configuration."""
         return [self.hub_id] if self.exact else [self.hub_id, self.name, _SHORT_NAMES.get(self.name, self.name)]
 
-    @property
-    def _own_folders(self) -> list[str]:
-        """Those of the configuration alone."""
-        if self.configuration is None:
-            return []
-        ends = f"/{self.configuration}", f"_{self.configuration.replace('-', '_')}"
-        return [base + end for base in self._plain_folders for end in ends]
-
     def place(self, root: Path) -> Place:
-        """Return the data set's folder in a folder of local data.
-
-        Raises:
-            MissingData: There is no such folder.
-        """
+        """The data set's folder in a folder of local data; `MissingData` if there is none."""
         for name in self.folders:
             place = Place((root / name).resolve())
             if place.folder.is_dir():
                 # A plain folder may hold all configurations: then only rows with this one's `subject` are read.
-                whole = name in self._own_folders or self.configuration in _PLAIN or not place.splits
+                whole = name not in self._plain_folders or self.configuration in _PLAIN or not place.splits
                 return place if whole else Place(place.folder, self.configuration)
         raise MissingData(
             f"The data set {self} cannot be read: it must be a folder of {str(root)!r} called "
@@ -167,7 +154,7 @@ class Source:
         )
 
     def needed(self, split: str) -> Needed:
-        """Return the description of a split as needed from the hub, with the local file that could take its place."""
+        """A split as it is needed from the hub, with the local file that could take its place."""
         folder = self.name if self.configuration is None else f"{self.name}/{self.configuration}"
         return Needed("data set", str(self), f"{folder}/{split}.jsonl")
 
@@ -176,21 +163,14 @@ class Source:
 
 
 def data_root(data_dir: Path | str | None) -> Path | None:
-    """Return the folder of local data: the given one, else `ADAPTIVE_BENCH_DATA`; `None` means the hub."""
+    """The folder of local data: the given one, else `ADAPTIVE_BENCH_DATA`; `None` means the hub."""
     chosen = data_dir or os.environ.get(DATA_VARIABLE) or None
     return None if chosen is None else Path(chosen)
 
 
 def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Read all rows of a file.
-
-    Args:
-        path: A `.jsonl` or `.jsonl.gz` file.
-        fields: Fields that every row must have; by default those of the first row.
-
-    Raises:
-        EnvironmentProblem: The file cannot be read, is cut off or is not UTF-8, or a line is not an object with the
-            fields. The message names the line.
+    """All rows of a `.jsonl` or `.jsonl.gz` file. An `EnvironmentProblem` names the line if the file cannot be read, is
+    cut off or is not UTF-8, or a line is not an object with the fields (by default those of the first row).
     """
     rows: list[dict[str, Any]] = []
     number = 0  # for a file that cannot even be opened
@@ -218,13 +198,11 @@ def read_lines(path: Path, fields: Sequence[str] = ()) -> list[dict[str, Any]]:
 
 
 def read_rows(source: Source, split: str, data_dir: Path | str | None = None) -> list[dict[str, Any]]:
-    """Read all rows of a split.
+    """All rows of a split: `train`, `validation` or `test`.
 
     Args:
-        source: The data set.
-        split: `train`, `validation` or `test`.
-        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. If the given
-            folder lacks the data, that is an error; the hub is not tried instead.
+        data_dir: Folder with local data; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set. The hub does
+            not replace what the folder lacks.
 
     Raises:
         EnvironmentProblem: The data cannot be read, or a row lacks a field, has an empty field or has the wrong form.
@@ -249,17 +227,17 @@ def _hub_rows(source: Source, split: str) -> list[dict[str, Any]]:
     import datasets
 
     with _of_the_hub(source, split), hub_or_cache(source.needed(split)):
-        rows = datasets.load_dataset(source.hub_id, source.configuration, split=split)
-    _check_fields(source, split, rows.column_names)
-    return rows.to_list()
+        rows: list[dict[str, Any]] = datasets.load_dataset(source.hub_id, source.configuration, split=split).to_list()
+    return rows
 
 
 def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows after checking that no needed field is empty and that every row has the right form.
-
-    Raises:
-        EnvironmentProblem: A row has an empty field or the wrong form.
-    """
+    """The rows, if they have all fields, none that is needed is empty, and every row has the right form."""
+    if missing := [field for field in source.fields if found and field not in found[0]]:
+        raise EnvironmentProblem(
+            f"Rows of {source} have the fields {', '.join(source.fields)}, but {split!r} lacks {', '.join(missing)} "
+            f"(found: {', '.join(found[0])}). Use the fields of {source.hub_id} on the hub."
+        )
     needed = [field for field in source.fields if field not in source.may_be_empty]
     for number, row in enumerate(found, 1):
         if empty := [field for field in needed if row[field] is None or not str(row[field]).strip()]:
@@ -283,11 +261,8 @@ def _checked(source: Source, split: str, found: list[dict[str, Any]]) -> list[di
 def read_several(
     wanted: Sequence[tuple[Source, str]], data_dir: Path | str | None = None
 ) -> list[list[dict[str, Any]]]:
-    """Read all rows of several splits; see `read_rows`.
-
-    Raises:
-        EnvironmentProblem: Some splits cannot be read. One error names all of them, so that they can be fetched
-            together.
+    """All rows of several splits; see `read_rows`. One error names all that cannot be read, so that they can be fetched
+    together.
     """
     found, errors = list[list[dict[str, Any]]](), list[EnvironmentProblem]()
     for source, split in wanted:
@@ -303,11 +278,7 @@ def read_several(
 
 
 def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
-    """Give the rows of a split of the hub one by one, without downloading the rest.
-
-    Raises:
-        EnvironmentProblem: The data cannot be read.
-    """
+    """The rows of a split of the hub one by one, without downloading the rest."""
     import datasets
 
     with _of_the_hub(source, split):
@@ -318,9 +289,8 @@ def stream_rows(source: Source, split: str) -> Iterator[dict[str, Any]]:
 
 
 def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: Iterable[str], **_: Any) -> Any:
-    """Return splits of a local data set in the form that lm-eval expects of a task's `custom_dataset`.
-
-    lm-eval also passes a task's metadata, which is ignored.
+    """Splits of a local data set in the form that lm-eval expects of a task's `custom_dataset`, to which it also passes
+    the task's metadata.
     """
     source = Source(hub_id, configuration=configuration)
     place = source.place(Path(data_dir))
@@ -328,10 +298,8 @@ def local_splits(data_dir: str, hub_id: str, configuration: str | None, splits: 
 
 
 def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = None) -> datasets.DatasetDict:
-    """Return splits in the form that lm-eval expects of a task's `custom_dataset`.
-
-    Raises:
-        EnvironmentProblem: A field has values of different kinds.
+    """Splits in the form that lm-eval expects of a task's `custom_dataset`; an `EnvironmentProblem` if a field has
+    values of different kinds.
     """
     import datasets
 
@@ -349,7 +317,7 @@ def harness_splits(splits: Mapping[str, Iterable[Row]], source: Source | None = 
 
 
 def revision(dataset: datasets.Dataset) -> str | None:
-    """Return the commit of the hub that a data set was read from; `None` for local files."""
+    """The commit of the hub that a data set was read from; `None` for local files."""
     # `datasets` notes addresses such as `hf://datasets/owner/name@<commit>/file`, and no commit of its own.
     for url in dataset.info.download_checksums or {}:
         if found := re.search(r"@([0-9a-f]{40})/", str(url)):
@@ -359,11 +327,8 @@ def revision(dataset: datasets.Dataset) -> str | None:
 
 def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]]:
     if not place.splits:
-        rows = _copied_rows(place, source, split)
-        _check_fields(source, split, rows.column_names)
-        return rows.to_list()
-    file = place.split_file(split)
-    if file is None:
+        return _copied_rows(place, source, split)
+    if (file := place.split_file(split)) is None:
         raise MissingData(
             f"The split {split!r} of {source} cannot be read: there is no {split}.jsonl or {split}.jsonl.gz in "
             f"{str(place.folder)!r} (found: {', '.join(place.splits)}). {_INSTEAD} "
@@ -382,21 +347,21 @@ def _local_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]
     return of_subject
 
 
-def _copied_rows(place: Place, source: Source, split: str) -> datasets.Dataset:
-    """Read the rows of a copy of the hub's repository, in any format that the hub supports."""
+def _copied_rows(place: Place, source: Source, split: str) -> list[dict[str, Any]]:
+    """The rows of a copy of the hub's repository, in any format that the hub supports."""
     import datasets
 
     # The cache of `datasets` identifies a file by name, size and time. A cache folder for each content is safer.
-    content = folder_digest(place.folder)
-    cache = Path(datasets.config.HF_DATASETS_CACHE) / "adaptive_bench" / content
+    cache = Path(datasets.config.HF_DATASETS_CACHE) / "adaptive_bench" / folder_digest(place.folder)
     try:
-        return datasets.load_dataset(str(place.folder), source.configuration, split=split, cache_dir=str(cache))
+        rows = datasets.load_dataset(str(place.folder), source.configuration, split=split, cache_dir=str(cache))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise EnvironmentProblem(
             f"The split {split!r} of {source} cannot be read: {str(place.folder)!r} has no {split}.jsonl and is no "
             f"copy of the hub's repository either ({' '.join(str(error).split())[:300]}). {_INSTEAD} "
             f"{place.folder.name}/{split}.jsonl."
         ) from error
+    return list(rows.to_list())
 
 
 @contextmanager
@@ -420,11 +385,3 @@ def _of_the_hub(source: Source, split: str) -> Iterator[None]:
             f"The split {split!r} of {source} cannot be read from the Hugging Face hub: {reason}.{gated} "
             f"{_INSTEAD} {source.name}/{split}.jsonl, or connect to the hub."
         ) from error
-
-
-def _check_fields(source: Source, split: str, found: list[str]) -> None:
-    if missing := [field for field in source.fields if field not in found]:
-        raise EnvironmentProblem(
-            f"Rows of {source} have the fields {', '.join(source.fields)}, but {split!r} lacks {', '.join(missing)} "
-            f"(found: {', '.join(found)}). Use the fields of {source.hub_id} on the hub."
-        )

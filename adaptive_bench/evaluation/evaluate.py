@@ -21,8 +21,8 @@ from adaptive_bench.errors import PluginFault
 from adaptive_bench.evaluation.documents import ask_only, drawn, leave_out
 from adaptive_bench.evaluation.finite import check_metrics
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.hardware import OutOfMemory, find_batch_size
 from adaptive_bench.model.tokenization import template_digest
 from adaptive_bench.progress import Reporter, SilentReporter
@@ -63,7 +63,7 @@ def evaluate(
     skip_overlong: bool = False,
     progress: Reporter | None = None,
 ) -> tuple[Evaluation, list[Sample]]:
-    """Score the model on a task and measure what it saved.
+    """Score the model on a task at its current dial, and measure what it saved; with a sample for each document.
 
     The model's ledger is reset first. When memory runs out, the batch is halved and the task starts again, so that all
     documents are evaluated at one batch size and nothing is counted twice.
@@ -72,7 +72,6 @@ def evaluate(
     arguments. They divide the batches among them, and all get the same result.
 
     Args:
-        model: The model, evaluated at its current dial in evaluation mode; its mode is restored afterwards.
         task_name: A task of this package, of a plugin, or of lm-eval.
         data_dir: Folder with local data files; `None` reads the hub.
         limit: Number of documents to evaluate, drawn with one seed for every model (see `drawn`).
@@ -89,9 +88,6 @@ def evaluate(
         system_prompt: Text before every prompt, or the system's turn of a chat; lm-eval's `system_instruction`.
         enable_thinking: Passed to the chat template if it is not `None`.
         skip_overlong: Leave out documents that are too long for the context; their numbers are in `data["overlong"]`.
-
-    Returns:
-        The evaluation, and one sample per document.
 
     Raises:
         UsageError: Unknown task, no validation documents, or a prompt that does not fit into the context.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs
@@ -62,10 +62,6 @@ class GenerationSettings:
                 f"but the task asks for {unknown}. Choose another task."
             )
         return cls(until, most, do_sample, temperature, top_p)
-
-    def within(self, room: int) -> GenerationSettings:
-        """The same settings with at most `room` new tokens."""
-        return replace(self, max_new_tokens=min(self.max_new_tokens, room))
 
 
 def stop_after(until: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[int]], bool] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -54,7 +55,7 @@ class AdaptiveLM(TemplateLM):
     so that both kinds of task use the same thresholds for the same kind of token.
 
     Args:
-        tokenizer: The tokenizer; a start token is added exactly when it adds one itself, as in training.
+        tokenizer: A start token is added exactly when it adds one itself, as in training.
         batch_size: Sequences in one forward pass.
         seed: Seed for tasks that sample.
         enable_thinking: Passed to the chat template if it is not `None`.
@@ -227,10 +228,8 @@ class AdaptiveLM(TemplateLM):
         return totals
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
-        """Text after each prompt, up to a stop string, the end-of-sequence token, or the end of the context.
-
-        Prompts are never cut, since an answer to half a question means nothing: a prompt that leaves no room is a
-        `UsageError`.
+        """Text after each prompt, up to a stop string, the end-of-sequence token, or the end of the context. A prompt
+        that leaves no room is a `UsageError`: it is never cut, since an answer to half a question means nothing.
         """
         # Whether a text stays the same whoever joins or leaves its batch; see `generate_queue`.
         refills = self.model.is_causal and self.model.method.kv_policy != "defer"
@@ -246,10 +245,10 @@ class AdaptiveLM(TemplateLM):
                     f"document {request.doc_id} of {request.task_name} has {len(prompt)}. Lower --num-fewshot, "
                     f"choose a model with a longer context, or leave such documents out with --skip-overlong."
                 )
-            fixed = settings.do_sample or not refills
-            member = _Prompt(index, prompt, self._document(request))
-            # A fixed batch is of texts with one limit; in the queue each text ends at its own room anyway.
-            groups[settings.within(room) if fixed else settings].append(member)
+            if settings.do_sample or not refills:
+                # A fixed batch is of texts with one limit; in the queue each text ends at its own room anyway.
+                settings = replace(settings, max_new_tokens=min(settings.max_new_tokens, room))
+            groups[settings].append(_Prompt(index, prompt, self._document(request)))
         texts = [""] * len(requests)
         with torch.inference_mode(), self.reporter.task(self.label, total=len(requests)) as task:
             for settings, members in groups.items():
@@ -262,11 +261,8 @@ class AdaptiveLM(TemplateLM):
     def _write(
         self, settings: GenerationSettings, members: Sequence[_Prompt], task: RunningTask, fixed: bool
     ) -> list[list[int]]:
-        """New tokens of each prompt.
-
-        Args:
-            fixed: Write in batches that depend only on the prompts, for sampling and for methods whose decisions depend
-                on the batch. Otherwise write in one batch that new prompts join as texts end.
+        """New tokens of each prompt: in one batch that new prompts join as texts end, or, for sampling and for methods
+        whose decisions depend on the batch, in `fixed` batches that depend only on the prompts.
         """
         group, room = self._processes, Room(self.model)
         # Every `count`-th: prompts are sorted by length, so that each process gets long and short ones.

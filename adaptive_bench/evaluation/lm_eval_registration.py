@@ -8,33 +8,26 @@ command line of lm-eval with both. lm-eval has no entry points for models, so it
 from __future__ import annotations
 
 import inspect
-import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from fnmatch import fnmatch
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from lm_eval.api.model import CacheHook
 from lm_eval.api.registry import register_model
-from lm_eval.tasks import TaskManager
 
 from adaptive_bench import registry
 from adaptive_bench.data import data_root
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.documents import keep_apart, shown_split
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
-from adaptive_bench.evaluation.lookup import expand_tasks, find_task, setting_up
-from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
-from adaptive_bench.evaluation.task_files import of_hub, reads_data_set, write_local_task
+from adaptive_bench.evaluation.loading import LocalTasks, setting_up
 from adaptive_bench.hardware import find_device
-from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import load_tokenizer
 from adaptive_bench.source import code_of
 from adaptive_bench.store.keys import folder_digest
-from adaptive_bench.task import OpenTask, Task
+from adaptive_bench.task import Task
 
 _DEFAULT_BATCH = 16
 NAME = "adaptive"
@@ -69,8 +62,7 @@ class AdaptiveCheckpoint(AdaptiveLM):
         **unknown: object,
     ) -> None:
         if unknown:
-            # Without the last one, which is `unknown` itself.
-            known = [name for name in inspect.signature(AdaptiveCheckpoint.__init__).parameters if name != "self"][:-1]
+            known = list(inspect.signature(AdaptiveCheckpoint).parameters)[:-1]  # the last one is `unknown` itself
             raise UsageError(
                 f"The model `adaptive` takes {', '.join(known)}, got {', '.join(unknown)}. Leave out what is not known."
             )
@@ -117,7 +109,7 @@ def _rows(batch_size: int | str | None) -> int:
     return int(batch_size)
 
 
-class SuiteTasks(TaskManager):
+class SuiteTasks(LocalTasks):
     """lm-eval's tasks, the tasks registered here, and those that the user includes; later ones win over earlier ones.
 
     If the environment names a data folder, local data is found as in `adaptive-bench run`.
@@ -136,53 +128,14 @@ class SuiteTasks(TaskManager):
         folders = dict.fromkeys(str(task.folder) for task in tasks if isinstance(task, Task))
         root = data_root(None)
         local = {} if root is None else {"data_dir": str(root)}
-        super().__init__(verbosity, [*folders, *given], include_defaults, local | (metadata or {}))
+        where: dict[str, Any] = {"include_path": [*folders, *given], "include_defaults": include_defaults}
+        super().__init__(root, verbosity=verbosity, metadata=local | (metadata or {}), **where)
 
     def load(self, task_list: Any) -> Any:
-        """See `TaskManager.load`; named tasks also read local data, and no document is among its own worked
-        examples.
-        """
+        """See `TaskManager.load`; no document is among its own worked examples."""
         names = [task_list] if isinstance(task_list, str) else [one for one in task_list if isinstance(one, str)]
-        root = data_root(None)
-        with tempfile.TemporaryDirectory() as folder, setting_up(", ".join(names)):
-            for number, name in enumerate(names):
-                entry = self._index.get(name)
-                if root and entry and entry.cfg and entry.yaml_path and reads_data_set(entry.cfg):
-                    write_local_task(Path(folder) / f"{number}.yaml", entry.cfg, entry.yaml_path, root)
-            # The local copies take the place of the tasks that read the hub.
-            self._index |= TaskManager(include_path=folder, include_defaults=False).task_index
-            # With a data folder nothing is read from the hub.
-            entries = [self._index[name].cfg for name in names if name in self._index and root is None]
-            needed = [one for one in map(of_hub, filter(None, entries)) if one is not None]
-            with hub_or_cache(*needed) if needed else nullcontext():
-                found = super().load(task_list)
+        with setting_up(", ".join(names)):
+            found = super().load(task_list)
         for task in found["tasks"].values():
             keep_apart(task, shown_split(task))
         return found
-
-
-def suite_names(names: Iterable[str], include_path: str | None = None) -> dict[str, list[str]]:
-    """The names to pass to lm-eval, by given name: groups of this package are replaced by their tasks; patterns and
-    file paths are left to lm-eval. A name that is unknown, also in the folder `include_path`, is a `UsageError`, and so
-    is a task that needs an argument, which lm-eval's command cannot pass.
-    """
-    included = None if include_path is None else TaskManager(include_path=include_path, include_defaults=False)
-    return {name: _meant(name, () if included is None else included.all_tasks) for name in names}
-
-
-def _meant(name: str, included: Iterable[str]) -> list[str]:
-    base = name.partition(":")[0]
-    if name in included or name.endswith(".yaml") or Path(name).is_dir():
-        return [name]
-    if base in registry.names("tasks"):
-        if isinstance(registry.get("tasks", base), OpenTask):
-            raise UsageError(
-                f"lm-eval's command takes tasks that need no argument, got {name!r}. Use `adaptive-bench run`."
-            )
-        return [task.harness_name or task.name for task in map(find_task, expand_tasks([name]))]
-    if any(mark in name for mark in "*?["):
-        if not any(fnmatch(known, name) for known in (*registry.names("tasks"), *stock_tasks(), *included)):
-            raise UsageError(f"A pattern of task names must fit at least one, got {name!r}. See `list tasks`.")
-        return [name]
-    check_task_name(name)
-    return [name]

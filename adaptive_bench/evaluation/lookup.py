@@ -1,48 +1,48 @@
 """Finds tasks by name: first those registered here or by plugins, then every task of lm-eval.
 
-A registered task wins over a stock task of the same name, since loading it indexes only its own folder.
+lm-eval's names are found without importing it and without parsing its 14,000 files. A task's YAML file has its name on
+a separate line; these lines are scanned once per version of lm-eval, and the names are kept in the user's cache. A file
+is parsed only when its task is used.
 """
 
 from __future__ import annotations
 
+import difflib
+import importlib.util
+import json
 import math
-import tempfile
+import os
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from copy import copy, deepcopy
-from dataclasses import replace
+from contextlib import suppress
+from fnmatch import fnmatch
 from functools import cache, lru_cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import datasets
-from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
-from lm_eval.api.task import Task as HarnessTask
-from lm_eval.tasks import TaskManager
-from lm_eval.tasks._yaml_loader import load_yaml
+from typing import Any, Literal, NamedTuple
 
 from adaptive_bench import errors, registry
-from adaptive_bench.config import DATA_VARIABLE
-from adaptive_bench.data import data_root
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of
-from adaptive_bench.evaluation.documents import keep_apart, shown_split
-from adaptive_bench.evaluation.quiet import quiet, uncached
-from adaptive_bench.evaluation.stock_tasks import check_task_name, stock_tasks
-from adaptive_bench.evaluation.task_files import (
-    check_declared,
-    files_named,
-    files_of,
-    is_of_plugin,
-    local_folders,
-    of_hub,
-    read_anew,
-    reads_data_set,
-    reads_files,
-    write_local_task,
+from adaptive_bench.data import Source
+from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
+from adaptive_bench.store import atomic
+from adaptive_bench.task import OpenTask, Task, TaskGroup, check_registered
+
+_KEY = rb"""^["']?(%s)["']?[ \t]*:[ \t]*"""
+_NAME = re.compile(
+    _KEY % b"task|group|class|include" + rb"""["']?([^"'\s#\[\]{}][^"'\r\n#]*?)["']?[ \t\r]*(?:#.*)?$""", re.M
 )
-from adaptive_bench.hub import hub_or_cache
-from adaptive_bench.store.keys import file_digest
-from adaptive_bench.task import DocumentSplit, OpenTask, Task, TaskGroup, check_registered
+# In brackets or as a single name on the line of the key, or as a list below it.
+_TAGS = re.compile(_KEY % b"tag" + rb"""(\[[^\]]*\]|[^\r\n]*)((?:\s*\n[ \t]*-[^\r\n]*)*)""", re.M)
+_WORD = re.compile(rb"\w[\w.+\-]*")
+_SCHEMA = 1  # of the file in the cache
+
+
+class Stock(NamedTuple):
+    """A task of lm-eval, a group with its own file, or a tag (without a file) with the tasks that carry it."""
+
+    kind: Literal["task", "group", "tag"]
+    file: str | None = None
+    members: tuple[str, ...] = ()
 
 
 def find_task(name: str) -> Task:
@@ -53,154 +53,54 @@ def find_task(name: str) -> Task:
     if base in registry.names("tasks"):
         return _registered(base, argument if colon else None)
     check_task_name(name)
-    return _describe(name)
+    return _described(name)
+
+
+def check_task_name(name: str) -> None:
+    """Refuse (`UsageError`) a name that neither a plugin, nor this package, nor lm-eval knows, with a suggestion; names
+    of this package and of plugins come first.
+    """
+    ours = registry.names("tasks")
+    if name.partition(":")[0] in ours or name in (known := stock_tasks()):
+        return
+    close = difflib.get_close_matches(name, ours, n=1) or difflib.get_close_matches(name, known, n=1)
+    hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(ours)}, and every lm-eval task."
+    if len(several := name.split()) > 1 and all(one in ours or one in known for one in several):
+        hint = f"Several are separated by commas: {','.join(several)}."
+    raise UsageError(f"No task is called {one_line(name, 60)!r}. {hint}")
 
 
 def expand_tasks(names: Iterable[str]) -> tuple[str, ...]:
     """Task names, with every group (ours or lm-eval's) replaced by its tasks; each name once. An lm-eval group that
     changes settings of its tasks, which a plain name cannot express, is a `UsageError`.
     """
-    found: dict[str, None] = {}
-    for name in names:
-        found |= dict.fromkeys(_members(name, ()))
-    return tuple(found)
+    return tuple(dict.fromkeys(member for name in names for member in _members(name)))
 
 
-def load_task(task: Task, data_dir: Path | None, num_fewshot: int | None, split: DocumentSplit = "test") -> HarnessTask:
-    """The lm-eval task with its documents, ready to be evaluated.
-
-    A task that names a data set of the hub reads it from there. If a data folder is given, the task instead reads local
-    files, found by the rule of `adaptive_bench.data.sources`.
-
-    Args:
-        data_dir: Folder with local data files; `None` for `ADAPTIVE_BENCH_DATA`, or the hub if that is not set.
-        num_fewshot: Worked examples before each question; `None` for the task's own number.
-        split: `test` for the documents that lm-eval evaluates, `validation` for separate validation documents.
-
-    Raises:
-        UsageError: The task forbids worked examples, or has no validation documents apart from its test documents.
-        EnvironmentProblem: The data cannot be read, or lm-eval needs a package that is not installed.
-        PluginFault: The registration of a plugin's task contradicts its YAML file.
+def names_for_lm_eval(name: str, include_path: str | None) -> list[str]:
+    """What lm-eval's command is given for a name: groups of this package are replaced by their tasks; patterns and file
+    paths are left to lm-eval. A name that is unknown, also in the folder `include_path`, is a `UsageError`, and so is a
+    task that needs an argument, which lm-eval's command cannot pass.
     """
-    stock = task.name.partition(":")[0] not in registry.names("tasks")
-    root = data_root(data_dir)
-    found = _load(task.harness_name or task.name, task.folder, root, task.argument, _stamps(task, root))
-    # An explicit 0, not a missing number, forbids worked examples: lm-eval would keep the 0 and only log that.
-    if num_fewshot and stock and found.task.config.num_fewshot == 0:
-        raise UsageError(
-            f"lm-eval defines the task {task.name!r} without worked examples, got --num-fewshot {num_fewshot}. "
-            f"Leave it out."
-        )
-    shots = task.num_fewshot if num_fewshot is None else num_fewshot
-    if shots and found.missing_shots:
-        raise EnvironmentProblem(
-            f"Worked examples of {task.name!r} are drawn from the split {found.missing_shots!r}, but the local data "
-            f"set has no {found.missing_shots}.jsonl. Put it there, or set --num-fewshot 0."
-        )
-    loaded = copy(found.task)
-    if not stock:
-        check_declared(task, loaded)
-    # lm-eval evaluates the test split: validation documents take its place.
-    asked = {"test_split": _validation_split(task, loaded)} if split == "validation" else {}
-    # Dictionaries are copied too, so that changes by one caller do not reach the others.
-    loaded._config = replace(deepcopy(loaded.config), task=task.name, num_fewshot=shots, **asked)
-    if shots:
-        keep_apart(loaded, shown_split(found.task))
-    return loaded
+    included: list[str] = []
+    if include_path:
+        from lm_eval.tasks import TaskManager
 
-
-def _validation_split(task: Task, loaded: HarnessTask) -> str:
-    """The split of a task's validation documents: the one it names, else lm-eval's if there is also a test split."""
-    by_harness = loaded.config.validation_split if loaded.has_test_docs() else None
-    split = task.validation_split or by_harness
-    if split is None:
-        raise UsageError(
-            f"Choices are made on validation documents, but the task {task.name!r} has none besides those it is tested "
-            f"on. Name a task with a validation_split and a test_split in its YAML file."
-        )
-    if split not in loaded.dataset:
-        raise EnvironmentProblem(
-            f"Validation documents of {task.name!r} are those of the split {split!r}, but its data has "
-            f"{', '.join(map(repr, loaded.dataset))}. Add that split, or choose on another task."
-        )
-    return split
-
-
-class _Loaded(NamedTuple):
-    """An lm-eval task, and the split of worked examples if it is missing."""
-
-    task: HarnessTask
-    missing_shots: str | None
-
-
-def _stamps(task: Task, data_dir: Path | None) -> tuple[tuple[str, str], ...]:
-    """Path and digest of the files of a task and of its local data, to load the task again if they change."""
-    folders = [task.folder, *(data_dir / name for name in task.data_folders or () if data_dir is not None)]
-    files = {*(file for folder in folders for file in files_of(folder)), *task.other_files}
-    if task.name.partition(":")[0] in registry.names("tasks"):
-        files |= files_named(task.folder)
-    return tuple((str(file), file_digest(file)) for file in sorted(files) if file.is_file())
-
-
-@lru_cache(maxsize=32)  # more than the tasks of a run, since loading a task takes seconds
-def _load(
-    name: str, folder: Path, data_dir: Path | None, argument: str, stamps: tuple[tuple[str, str], ...]
-) -> _Loaded:
-    # `stamps` is not read: as a part of the cache's key it makes a task whose files changed load again.
-    metadata = {"data_dir": None if data_dir is None else str(data_dir), "argument": argument}
-    with tempfile.TemporaryDirectory() as overrides, quiet(), uncached(), setting_up(name, folder):
-        manager = TaskManager(include_path=[str(folder)], include_defaults=False, metadata=metadata)
-        if name not in manager.task_index:
-            # `setting_up` makes a message of it.
-            raise LookupError(f"{folder} has no readable YAML file that says `task: {name}`")
-        entry, missing, override = manager.task_index[name], None, Path(overrides) / "task.yaml"
-        if data_dir is not None and reads_data_set(entry.cfg):
-            missing = write_local_task(override, entry.cfg, entry.yaml_path, data_dir)
-        # Tasks with their own class read their data themselves, and may know no `dataset_kwargs`.
-        elif reads_files(entry.cfg) and "class" not in entry.cfg:
-            read_anew(override, entry.cfg, entry.yaml_path)
-        if override.exists():
-            manager = TaskManager(include_path=[overrides], include_defaults=False, metadata=metadata)
-        needed = None if data_dir is not None else of_hub(entry.cfg)
-        with nullcontext() if needed is None else hub_or_cache(needed):
-            task = manager.load(name)["tasks"][name]
-        _process_once(task)
-        return _Loaded(task, missing)
-
-
-@contextmanager
-def setting_up(name: str, folder: Path | None = None) -> Iterator[None]:
-    """Turn errors in loading a task into messages that say what to do about its data or packages: a `PluginFault` for a
-    plugin's code or YAML file, if the task's folder is known, otherwise an `EnvironmentProblem`.
-    """
-    try:
-        yield
-    except AdaptiveBenchError:
-        raise
-    except (OSError, datasets.exceptions.DatasetsError) as error:
-        raise EnvironmentProblem(
-            f"The data of the task {name!r} cannot be read: {message_of(error)}. Set --data-dir or "
-            f"{DATA_VARIABLE} to a folder that holds it, or connect to the Hugging Face hub."
-        ) from error
-    except Exception as error:  # a task file runs its own code, which may raise anything
-        errors.blame(error, f"The task {name!r} cannot be set up")
-        said = f"The task {name!r} cannot be set up: {type(error).__name__}: {message_of(error)}"
-        if folder is not None and is_of_plugin(folder) and not isinstance(error, ImportError):
-            raise PluginFault(f"{said}. Correct its YAML file in {folder}, or the code that it names.") from error
-        raise EnvironmentProblem(f"{said}. Install what it needs, or choose another task.") from error
-
-
-def _process_once(task: HarnessTask) -> None:
-    """Process documents now, since lm-eval would process them again at every access."""
-    if (process := task.config.process_docs) is None:
-        return
-    used = {task.config.training_split, task.config.validation_split, task.config.test_split} & set(task.dataset)
-    for split in used:  # other splits may be impossible to process, such as hidden ones without labels
-        task.dataset[split] = process(task.dataset[split])
-    # Worked examples of a split that is processed now must not be processed again; others still have to be.
-    if task.fewshot_cfg.process_docs is process and shown_split(task) in used:
-        task.fewshot_cfg = replace(task.fewshot_cfg, process_docs=None)
-    task._config = replace(task.config, process_docs=None)
+        included = TaskManager(include_path=include_path, include_defaults=False).all_tasks
+    base = name.partition(":")[0]
+    if name in included or name.endswith(".yaml") or Path(name).is_dir():
+        return [name]
+    if base in registry.names("tasks"):
+        if isinstance(registry.get("tasks", base), OpenTask):
+            raise UsageError(
+                f"lm-eval's command takes tasks that need no argument, got {name!r}. Use `adaptive-bench run`."
+            )
+        return [task.harness_name or task.name for task in map(find_task, expand_tasks([name]))]
+    if not any(mark in name for mark in "*?["):
+        check_task_name(name)
+    elif not any(fnmatch(known, name) for known in (*registry.names("tasks"), *stock_tasks(), *included)):
+        raise UsageError(f"A pattern of task names must fit at least one, got {name!r}. See `list tasks`.")
+    return [name]
 
 
 def _registered(name: str, argument: str | None) -> Task:
@@ -227,70 +127,110 @@ def _registered(name: str, argument: str | None) -> Task:
     return thing
 
 
-def _members(name: str, within: tuple[str, ...]) -> Iterator[str]:
-    """Names of the tasks that a name stands for, found in the nested groups `within`; a name that is no group stands
-    for itself.
-    """
-    if name in within:
-        raise PluginFault(
-            f"A group of tasks is no member of itself, got {name!r} in {' in '.join(map(repr, reversed(within)))}. "
-            f"Correct the plugin."
-        )
-    if name.partition(":")[0] in registry.names("tasks"):
-        thing = registry.get("tasks", name.partition(":")[0])
-        if not isinstance(thing, TaskGroup):
-            yield name
-            return
-        for member in thing.members:
-            yield from _members(member, (*within, name))
-        return
-    if not _is_stock_group(name):
-        yield name
-        return
-    stock = stock_tasks()[name]
-    # A tag's tasks were found by the scan; a group lists its own, as names or as settings.
-    for member in stock.members if stock.kind == "tag" else _stock_settings(name)["task"]:
+def _members(name: str) -> Iterator[str]:
+    """Names of the tasks that a name stands for; a name that is no group stands for itself."""
+    if (base := name.partition(":")[0]) in registry.names("tasks"):
+        thing = registry.get("tasks", base)
+        members: Iterable[Any] = thing.members if isinstance(thing, TaskGroup) else ()
+    else:
+        stock = stock_tasks().get(name, Stock("task"))
+        # A tag's tasks were found by the scan; a group lists its own, as names or as settings.
+        members = _settings(stock.file)["task"] if stock.kind == "group" and stock.file else stock.members
+    for member in members:
         if not isinstance(member, str):
             raise UsageError(
                 f"A group stands for its tasks as they are, but lm-eval's group {name!r} changes settings of its "
                 f"tasks. Name the tasks, with --num-fewshot where they need it."
             )
-        yield from _members(member, (*within, name))
+        yield from _members(member)
+    if not members:
+        yield name
 
 
 @cache
-def _stock_settings(name: str) -> dict[str, Any]:
-    """A task's YAML with its includes, functions unresolved, and the file's path under `yaml`; `{}` for a tag."""
-    file = stock_tasks()[name].file
-    return {} if file is None else load_yaml(Path(file), resolve_func=False, recursive=True) | {"yaml": Path(file)}
+def _settings(file: str) -> dict[str, Any]:
+    """The content of an lm-eval YAML file and of the files it includes, with functions by their paths."""
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    return load_yaml(file, resolve_func=False, recursive=True)
 
 
-def _is_stock_group(name: str) -> bool:
-    known = stock_tasks()
-    return name in known and known[name].kind != "task"
+def _described(name: str) -> Task:
+    """A task of lm-eval, as its YAML file describes it."""
+    from lm_eval.api.registry import DEFAULT_METRIC_REGISTRY
 
-
-def _describe(name: str) -> Task:
-    if _is_stock_group(name):
+    kind, file, _ = stock_tasks()[name]
+    if kind != "task" or file is None:
         raise UsageError(
             f"One task is wanted, but {name!r} is a group of lm-eval tasks. Name one of its tasks, or use it with "
             f"--tasks, where it stands for all of them."
         )
-    settings = _stock_settings(name)
-    output = settings.get("output_type", "generate_until")
-    # A metric by function is a path here (`/.../utils.f`, as functions are not resolved) and is named by its last part.
+    settings = _settings(file)
+    output, data_set = settings.get("output_type", "generate_until"), settings.get("dataset_path")
+    # A metric by function is a path here (`/.../utils.f`) and is named by its last part.
     listed = [entry["metric"] for entry in settings.get("metric_list") or []] or DEFAULT_METRIC_REGISTRY[output]
     filters = [entry["name"] for entry in settings.get("filter_list") or []] or ["none"]
-    generative = output == "generate_until"
+    source = Source(str(data_set), configuration=settings.get("dataset_name")) if data_set else None
     return Task(
         name=name,
-        description=f"lm-eval task of the data set {settings.get('dataset_path', 'named in its own code')}",
-        kind="generative" if generative else "loglikelihood",
-        folder=settings["yaml"].parent,
+        description=f"lm-eval task of the data set {data_set or 'named in its own code'}",
+        kind="generative" if output == "generate_until" else "loglikelihood",
+        folder=Path(file).parent,
         metrics=tuple(f"{metric.rpartition('.')[2]},{name}" for metric in listed for name in filters),
         chance=math.nan,
         training=None,
         num_fewshot=settings.get("num_fewshot") or 0,
-        data_folders=local_folders(settings),
-        source=str(settings.get("dataset_path") or ""),
+        data_folders=None if source is None else source.folders,
+        source=str(data_set or ""),
     )
+
+
+@cache
+def stock_tasks() -> dict[str, Stock]:
+    """Every name that lm-eval knows."""
+    spec = importlib.util.find_spec("lm_eval")
+    assert spec is not None and spec.submodule_search_locations
+    root = Path(spec.submodule_search_locations[0]) / "tasks"
+    # The folder's time of change tells apart installations of the same version.
+    stamp = f"{_SCHEMA} {version('lm_eval')} {root} {root.stat().st_mtime_ns}"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    file = home / "adaptive-bench" / "lm_eval_tasks.json"
+    with suppress(OSError, ValueError, KeyError, TypeError):  # absent or damaged: scan again
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        if kept["stamp"] == stamp:
+            return {name: Stock(kind, path, tuple(members)) for name, (kind, path, members) in kept["names"].items()}
+    found = _scan(root)
+    with suppress(EnvironmentProblem):  # if the cache cannot be written, the next command takes some seconds longer
+        atomic.write_json(file, {"stamp": stamp, "names": found})
+    return found
+
+
+def _scan(root: Path) -> dict[str, Stock]:
+    found: dict[str, Stock] = {}
+    tagged: dict[str, list[str]] = {}
+    # Sorted, so that the same file wins on every machine if two define a name.
+    for path in sorted(map(str, root.rglob("*.yaml"))):
+        names, tags = _keys(path)
+        kind: Literal["task", "group"] = "group" if "group" in names and "class" not in names else "task"
+        if (name := names.get(kind)) is not None and name not in found:
+            found[name] = Stock(kind, path)
+            for tag in tags if kind == "task" else ():
+                tagged.setdefault(tag, []).append(name)
+    # A task or group wins over a tag of the same name.
+    return {tag: Stock("tag", None, tuple(sorted(members))) for tag, members in tagged.items()} | found
+
+
+@lru_cache(maxsize=1024)  # most includes are shared by many files
+def _keys(path: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Names by key, and tags, that a file defines itself or takes from the file it includes."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError:  # a missing include: lm-eval skips such a task
+        return {}, ()
+    names = {key.decode(): name.strip().decode() for key, name in _NAME.findall(text)}
+    tags = tuple(word.decode() for _, inline, below in _TAGS.findall(text) for word in _WORD.findall(inline + below))
+    if (include := names.pop("include", None)) is not None:
+        base, base_tags = _keys(str(Path(path).parent / include))
+        # A file's own values replace those of the file it includes, as in lm-eval.
+        names, tags = base | names, tags or base_tags
+    return names, tags

@@ -119,8 +119,8 @@ class Scorer:
     Args:
         batch_size: Rows in one forward pass.
         clock: Runs a model call and measures its time.
-        rank, count: This process's number, and the number of processes that divide the batches. Batches are formed as
-            in one process, so that answers do not depend on the process that computes them.
+        rank, count: This process's number, and the number of processes that divide the batches, which are formed as in
+            one process.
 
     Attributes:
         tokens: Tokens fed to the model so far, padding not counted.
@@ -146,25 +146,24 @@ class Scorer:
         if not self.model.is_causal:
             # All continuations of a batch have one length, so that the head runs on the same positions at any batch
             # size.
-            for some in alike(wholes(requests, limit), lambda one: one.scored):
-                self._check_room(max(len(one.token_ids) for one in some), some[0].scored)
+            for scored, members in groupby(wholes(requests, limit), lambda one: one.scored):
+                some = list(members)
+                length = max(len(one.token_ids) for one in some)
+                # If results depend on the batch, all documents need one size.
+                if not self._room.fits(self.batch_size, length, scored):
+                    raise OutOfMemory(
+                        f"{self.batch_size} sequences of {length} tokens at a time do not fit into memory."
+                    )
                 yield from (partial(self._score_wholes, one) for one in fixed_batches(some, self.batch_size))
             return
         contexts, others = shared(requests, limit)
         fits = self._room.fits
         for batch in batches(contexts, self.batch_size, length=lambda one: len(one.token_ids), fits=fits):
             yield partial(self._score_shared, batch)
-        for some in alike(wholes(others, limit), lambda one: one.scored):
-            room = partial(fits, scored=some[0].scored)
-            similar = batches(some, self.batch_size, length=lambda one: len(one.token_ids), fits=room)
+        for scored, members in groupby(wholes(others, limit), lambda one: one.scored):
+            room = partial(fits, scored=scored)
+            similar = batches(list(members), self.batch_size, length=lambda one: len(one.token_ids), fits=room)
             yield from (partial(self._score_wholes, one) for one in similar)
-
-    def _check_room(self, length: int, scored: int) -> None:
-        """Check that a full batch fits (else `OutOfMemory`): if results depend on the batch, all documents need one
-        size.
-        """
-        if not self._room.fits(self.batch_size, length, scored):
-            raise OutOfMemory(f"{self.batch_size} sequences of {length} tokens at a time do not fit into memory.")
 
     def _score_wholes(self, batch: list[Pass]) -> list[Answer]:
         """Score whole sequences. For causal methods, padding goes to the right, where causality hides it, so that no
@@ -311,11 +310,6 @@ def batches(
         batch.append(item)
     if batch:
         yield batch
-
-
-def alike(items: Sequence[T], key: Callable[[T], int]) -> Iterator[list[T]]:
-    """Groups of items with the same key, smallest key first; items keep their order."""
-    return (list(members) for _, members in groupby(sorted(items, key=key), key=key))
 
 
 def fixed_batches(items: Sequence[T], limit: int) -> Iterator[list[T]]:

@@ -70,10 +70,6 @@ def find_subjects(
         task: The task whose stored calibration is used; without one the pooled calibration, else the first by name,
             which a note reports.
         asked: The option that named the methods, for messages.
-
-    Raises:
-        UsageError: There is no such run or method, or a method on a plain model needs calibration.
-        EnvironmentProblem: There is no such model, or it cannot be read.
     """
     folder = saved_folder(name, out)
     notes: dict[str, None] = {}  # each once, in order
@@ -143,15 +139,9 @@ def saved_folder(name: str, out: Path = DEFAULT_OUT) -> Path | None:
     """The folder of the run (looked up in `out`) or saved model that a name stands for; `None` for a plain model."""
     folder = Path(name).expanduser()
     # `nano` stands for the model, although the names of all runs on it begin with it.
-    if not folder.is_dir() and name not in registry.names("models") and _begins_a_run(name, out):
-        folder = find_run(name, out)
+    if not folder.is_dir() and name not in registry.names("models"):
+        home = out if folder.name == name else folder.parent  # of `<out>/<name>`; of a hub id there is none
+        begins = any(one.name.startswith(folder.name) for one in run_folders(home))
+        if begins or (folder.name == LAST and (home == out or home.is_dir())):
+            folder = find_run(name, out)
     return folder if any((folder / mark).is_file() for mark in _OF_A_RUN) else None
-
-
-def _begins_a_run(name: str, out: Path) -> bool:
-    path = Path(name)
-    if path.name != name:  # `<out>/<name>`, unless it is a hub id
-        out, name = path.parent, path.name
-        if not out.is_dir():
-            return False
-    return name == LAST or any(folder.name.startswith(name) for folder in run_folders(out))

@@ -102,14 +102,10 @@ def _mean(tables: Sequence[Floats]) -> Floats:
 
 
 def choose(scores: ArrayLike, costs: ArrayLike, budget: float) -> Floats | None:
-    """Weights [D, K] that maximise the mean score under a mean cost of at most `budget`; `None` if even the cheapest
-    candidate costs more.
+    """Weights [D, K] that maximise the mean of the scores [D, K] under a mean cost of at most `budget`, for costs [K];
+    `None` if even the cheapest candidate costs more.
 
     Rows sum to 1, and all rows but one select a single candidate. Among equal scores the cheaper candidate is taken.
-
-    Args:
-        scores: [D, K], higher is better.
-        costs: [K], the same for every document.
     """
     table, prices = np.asarray(scores, dtype=float), np.asarray(costs, dtype=float)
     if budget < prices.min() - _TINY:

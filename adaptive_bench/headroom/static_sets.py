@@ -59,10 +59,8 @@ class StaticSets:
         return total / count
 
     def finalists(self, count: int, nested: Sequence[int], reporter: Reporter, label: str) -> list[LayerSet]:
-        """The best sets of `count` layers, nearest to the full model first.
-
-        The best set that extends the nested chain is always among them (`next_nested`); `nested` is the chain's set
-        with one layer less.
+        """The best sets of `count` layers, nearest to the full model first. The best one that extends `nested`, the
+        chain's set with one layer less, is always among them (`next_nested`).
         """
         layers = range(self._layers)
         if comb(len(layers), count) <= MOST_SUBSETS:

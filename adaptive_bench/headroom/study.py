@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ import torch
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.headroom.named_models import Subjects
 from adaptive_bench.headroom.oracles import SetScores, at_saving
 from adaptive_bench.headroom.static_sets import LayerSet, StaticSets, next_nested
@@ -67,12 +68,6 @@ class Asked:
     scores: list[float]
     answers: list[str] | None
 
-    def agreement(self, other: Asked) -> list[bool] | None:
-        """For each document, whether both models gave the same answer; `None` if answers cannot be compared."""
-        if self.answers is None or other.answers is None:
-            return None
-        return [mine == theirs for mine, theirs in zip(self.answers, other.answers, strict=True)]
-
 
 class LinesOnly(Reporter):
     """Passes on lines but no progress, so that many short evaluations are shown as one task."""
@@ -87,13 +82,8 @@ class LinesOnly(Reporter):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a study depends on besides the model and the tasks.
-
-    Attributes:
-        levels: Net savings at which headroom is read off.
-        limit: Number of documents of each task, drawn as `evaluate` draws them.
-        seed: Seed of the measurement of sites.
-        num_fewshot: Worked examples before each question; `None` for the task's own number.
+    """What a study depends on besides the model and the tasks: net savings (`levels`) at which headroom is read, the
+    seed of the measurement of sites, and arguments of `evaluate`.
     """
 
     levels: tuple[float, ...]
@@ -102,6 +92,11 @@ class Settings:
     num_fewshot: int | None
     data_dir: Path | None
     batch_size: int
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Those on which results depend, besides the data itself."""
+        return {name: value for name, value in asdict(self).items() if name not in ("data_dir", "batch_size")}
 
 
 def study(subject: Subjects, tasks: Sequence[str], settings: Settings, out: Path, reporter: Reporter) -> dict[str, Any]:
@@ -116,14 +111,10 @@ def study(subject: Subjects, tasks: Sequence[str], settings: Settings, out: Path
             "fingerprint": subject.fingerprint,
             "layers": subject.models[0].backbone.num_layers,
         },
-        "settings": _plain(settings),
+        "settings": settings.plain,
         "share_skipping": SHARE,
         "tasks": [_TaskStudy(subject, find_task(name), settings, out, reporter).record() for name in tasks],
     }
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in asdict(settings).items() if name not in ("data_dir", "batch_size")}
 
 
 class _TaskStudy:
@@ -150,7 +141,7 @@ class _TaskStudy:
             "floors": FLOORS,
             "model": subject.fingerprint,
             "task": task.name,
-            "settings": _plain(self._settings),
+            "settings": settings.plain,
             **task_inputs(task, settings.data_dir),
             **asked_since(task, settings.limit, settings.num_fewshot),
         }
@@ -181,13 +172,14 @@ class _TaskStudy:
         # [askings][sets]; the empty set is the first, so `some[0]` is the full model.
         runs = self._tested(sets, ways)
         dense = interval([runs[0][0].scores], (metric.low, metric.high))
-        agrees = [[one.agreement(some[0]) for one in some] for some in runs]
+        # [askings] of [K, D], without those that cannot be compared.
+        texts = [[one.answers for one in some] for some in runs]
+        answers = [np.array(some, dtype=object) for some in texts if None not in some]
         # Scores and agreement are turned to [D, K]. Where lower is better, scores get a minus sign here, and lose it in
         # `_level`.
         found = SetScores(
             scores=[sign * np.array([one.scores for one in some]).T for some in runs],
-            # No tables if answers cannot be compared.
-            agrees=[np.array(some, dtype=float).T for some in agrees if None not in some],
+            agrees=[(some == some[0]).astype(float).T for some in answers],
             priors=np.array([sign * validation[skipped].score for skipped in sets]),
             costs=1.0 - np.mean([[one.saved for one in some] for some in runs], axis=0),
         )
@@ -253,21 +245,17 @@ class _TaskStudy:
             return site_costs(self._model, batches, seed=self._settings.seed, task=task)
 
     def _search(self, largest_saving: float, validation: dict[tuple[int, ...], Asked]) -> list[tuple[int, ...]]:
-        """The candidate sets of layers to leave out, beginning with the empty set.
+        """The candidate sets of layers to leave out, beginning with the empty set. Results on validation documents are
+        added to `validation`.
 
         For 1, 2, ... layers they are the set with the best score on validation documents (among equal ones the set
         nearer to the full model) and the set in the chain of nested sets. The search ends when a set reaches the saving
-        or only one layer would remain. It adds results on validation documents by set to `validation`.
+        or only one layer would remain.
         """
         chosen: list[tuple[int, ...]] = [()]
         nested: tuple[int, ...] = ()
         for count in range(1, int(self._model.config.num_hidden_layers)):
-            # The defaults bind this round's values of names that the loop changes.
-            def search(count: int = count, nested: tuple[int, ...] = nested) -> dict[str, Any]:
-                sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
-                return {"sets": [asdict(one) for one in sets]}
-
-            known = self._piece(f"sets-{count}", search)["sets"]
+            known = self._piece(f"sets-{count}", partial(self._finalists, count, nested))["sets"]
             sets = [LayerSet(tuple(one["skipped"]), one["divergence"]) for one in known]
             label = f"{self._task.name}: {count} layer(s) left out, validation documents"
             with self._reporter.task(label, total=len(sets)) as task:
@@ -280,6 +268,10 @@ class _TaskStudy:
             if validation[best.skipped].saved >= largest_saving:
                 break
         return chosen
+
+    def _finalists(self, count: int, nested: tuple[int, ...]) -> dict[str, Any]:
+        sets = self._static_sets.finalists(count, nested, self._reporter, self._task.name)
+        return {"sets": [asdict(one) for one in sets]}
 
     def _tested(self, sets: Sequence[tuple[int, ...]], ways: Sequence[Asking]) -> list[list[Asked]]:
         """Results on test documents, [askings][sets]."""

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from adaptive_bench.evaluation.evaluate import asked_task
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
+from adaptive_bench.evaluation.loading import quiet
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.evaluation.scoring import batches
 from adaptive_bench.model.generation import padded
 from adaptive_bench.progress import Reporter

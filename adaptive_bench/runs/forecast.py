@@ -30,8 +30,8 @@ from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.evaluation.documents import ask_only, drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, set_writing
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.job import needs_own_process
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.adapters import Adapters

@@ -18,8 +18,8 @@ from adaptive_bench.data.overlap import RUN, OverlapCounter, words_of
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, blame, message_of
 from adaptive_bench.evaluation.documents import answer_of, are_of_tested, ask_only
 from adaptive_bench.evaluation.generation_settings import GenerationSettings
+from adaptive_bench.evaluation.loading import quiet
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.quiet import quiet
 from adaptive_bench.hardware import free_on
 from adaptive_bench.hub import raise_together
 from adaptive_bench.model.adapters import adapter_parameters

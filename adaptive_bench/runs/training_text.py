@@ -13,8 +13,8 @@ from adaptive_bench.config import RunConfig
 from adaptive_bench.data.sources import MissingData
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
 from adaptive_bench.evaluation.documents import DRAW_SEED
+from adaptive_bench.evaluation.loading import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
-from adaptive_bench.evaluation.task_files import files_named, files_of
 from adaptive_bench.progress import Reporter
 from adaptive_bench.source import FLOORS, plugin_digest
 from adaptive_bench.store.keys import examples_fingerprint, files_fingerprint

@@ -14,7 +14,8 @@ from optuna.storages.journal import JournalFileBackend
 
 from adaptive_bench.config import RunConfig
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.jobs.worker import check_main
 from adaptive_bench.progress import Reporter, SilentReporter
 from adaptive_bench.runs.run_plan import levels_of

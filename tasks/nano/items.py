@@ -13,9 +13,9 @@ from typing import Literal, Protocol, TypeVar
 
 from adaptive_bench.task import Example
 
-# The prompt ends right after the colon and the completion starts with a space: a byte-level tokenizer then cuts the
-# joined text at exactly this point, so evaluation prompts end on the same tokens as training prompts.
-PROMPT = "Question: {question}\nAnswer:"
+from ..template import PROMPT
+
+TEST_SEED = 3089
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,11 @@ def stream(make: Callable[[random.Random], K], split: Split, seed: int) -> Itera
             yield item
 
 
-def distinct(items: Iterator[K]) -> Iterator[K]:
-    """The same items, each key once."""
-    seen = set()
-    for item in items:
-        if item.key not in seen:
-            seen.add(item.key)
-            yield item
+def held_out(make: Callable[[random.Random], K], split: Split, count: int) -> list[K]:
+    """The first `count` distinct items of a split; nothing is tuned on those of `test`."""
+    found: dict[str, K] = {}
+    items = stream(make, split, TEST_SEED)
+    while len(found) < count:
+        item = next(items)
+        found.setdefault(item.key, item)
+    return list(found.values())

@@ -9,7 +9,6 @@ are the ones measured. FineWeb is streamed from the hub.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -44,15 +43,34 @@ _CONFIGURATIONS = {"HuggingFaceFW/fineweb": "sample-10BT"}
 
 def harness_docs(argument: str, data_dir: str | None = None, **_: Any) -> DatasetDict:
     """Documents for lm-eval, which also passes the task's metadata (not needed)."""
-    splits = {"test": tested(argument, data_dir), "validation": chosen_on(argument, data_dir)}
+    splits = dict(zip(("test", "validation"), _asked(argument, data_dir), strict=True))
     return harness_splits({split: [{"text": row["text"]} for row in rows] for split, rows in splits.items() if rows})
+
+
+def _asked(argument: str, data_dir: str | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Documents to measure, and others to make choices on. All documents of a file are measured. Of a data set these
+    are its split for testing, and choices are made on held-out documents of `train`; without such a split the held-out
+    documents are measured, and none are left for choices.
+    """
+    if (path := local_path(argument)) is not None:
+        return [row for file in text_files(path) for row in _file_rows(file)], []
+    source, root = source_of(argument), data_root(data_dir)
+    if root is None:
+        return held_out(islice(stream_rows(source, "train"), _LOOKED_THROUGH), _key, "validation"), []
+    splits = source.place(root).splits
+    tested = next((split for split in _TESTED if split in splits), None)
+    if tested is None:
+        return held_out(read_rows(source, "train", root), _key, "validation"), []
+    train = read_rows(source, "train", root) if "train" in splits else []
+    return read_rows(source, tested, root), held_out(train[:_LOOKED_THROUGH], _key, "validation")
 
 
 def corpus(argument: str, request: ExampleRequest) -> list[Example]:
     """As many first documents of the corpus as the request needs, in seeded order; all of their tokens are learned."""
     wanted = _BYTES_PER_TOKEN * request.count * request.length
     found, size = [], 0
-    for row in trained_on(argument, request.data_dir):
+    source, root = source_of(argument), data_root(request.data_dir)
+    for row in stream_rows(source, "train") if root is None else read_rows(source, "train", root):
         if row["text"].strip() and held_out([row], _key, request.split):
             found.append(row)
             size += len(row["text"].encode())
@@ -73,10 +91,8 @@ def source_of(name: str) -> Source:
 
 
 def local_path(argument: str) -> Path | None:
-    """The file or folder that an argument names, or `None` if it names a data set.
-
-    A folder of texts and a data set can have the same name: the way the argument is written decides, not what lies in
-    the working directory.
+    """The file or folder that an argument names; `None` for a data set. A folder of texts and a data set can have the
+    same name: the way the argument is written decides, not what lies in the working directory.
     """
     path = Path(argument).expanduser()
     looks_like_one = path.is_absolute() or argument.startswith((".", "~")) or argument.endswith("/")
@@ -84,12 +100,7 @@ def local_path(argument: str) -> Path | None:
 
 
 def text_files(path: Path) -> list[Path]:
-    """The text files at a path, sorted.
-
-    Raises:
-        EnvironmentProblem: There is none.
-        UsageError: The path is a file of another kind.
-    """
+    """The text files at a path, sorted; at least one."""
     if path.is_file() and path.suffix not in _SUFFIXES:
         raise UsageError(
             f"A corpus is a .txt or .jsonl file or a folder of them, got the file {str(path)!r}. Rename it if it holds "
@@ -101,43 +112,6 @@ def text_files(path: Path) -> list[Path]:
             f"A corpus is a .txt or .jsonl file or a folder of them, but none is at {str(path)!r}. Check the path."
         )
     return files
-
-
-def tested(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
-    """Documents to measure: those of the test split, or held-out ones of `train` if there is none; all of a file."""
-    path = local_path(argument)
-    if path is not None:
-        return [row for file in text_files(path) for row in _file_rows(file)]
-    source, root = source_of(argument), data_root(data_dir)
-    if root is None:
-        return held_out(islice(stream_rows(source, "train"), _LOOKED_THROUGH), _key, "validation")
-    place = source.place(root)
-    for split in _TESTED:
-        if split in place.splits:
-            return read_rows(source, split, root)
-    return held_out(read_rows(source, "train", root), _key, "validation")
-
-
-def chosen_on(argument: str, data_dir: Path | str | None) -> list[dict[str, Any]]:
-    """Held-out documents of `train` to make choices on; none of a file, and none if they are the ones measured."""
-    source, root = source_of(argument), data_root(data_dir)
-    if local_path(argument) is not None or root is None:
-        return []
-    splits = source.place(root).splits
-    if "train" not in splits or not any(split in splits for split in _TESTED):
-        return []
-    return held_out(islice(read_rows(source, "train", root), _LOOKED_THROUGH), _key, "validation")
-
-
-def trained_on(argument: str, data_dir: Path | str | None) -> Iterator[dict[str, Any]]:
-    """Documents of the training split, in their order."""
-    source, root = source_of(argument), data_root(data_dir)
-    yield from stream_rows(source, "train") if root is None else read_rows(source, "train", root)
-
-
-def folders(argument: str) -> tuple[str, ...]:
-    """Names of folders inside a data folder that may hold the corpus."""
-    return () if local_path(argument) is not None else source_of(argument).folders
 
 
 def _file_rows(file: Path) -> list[dict[str, Any]]:
@@ -177,7 +151,7 @@ def make(argument: str) -> Task:
         metrics=("bits_per_byte,none", "byte_perplexity,none", "word_perplexity,none"),
         chance=math.nan,
         training=None if path is not None else partial(corpus, argument),
-        data_folders=folders(argument),
+        data_folders=() if path is not None else source_of(argument).folders,
         source=argument,
         text_source="" if path is not None else f"documents of {argument}, train split",
         validation_split=None if path is not None else "validation",

@@ -10,23 +10,21 @@ from adaptive_bench.data import Source
 from adaptive_bench.task import Task
 
 
-def _stock(name: str, folder: str, source: Source, *, harness_name: str = "", **fields: Any) -> Task:
+def _stock(name: str, source: Source, **fields: Any) -> Task:
     spec = find_spec("lm_eval")
     assert spec is not None and spec.origin is not None  # lm-eval is a dependency
     return Task(
         name=name,
         kind="loglikelihood",
-        folder=Path(spec.origin).parent / "tasks" / folder,
+        folder=Path(spec.origin).parent / "tasks" / name,
         training=None,
         data_folders=source.folders,
         source=str(source),
-        harness_name=harness_name,
         **fields,
     )
 
 
 HELLASWAG = _stock(
-    "hellaswag",
     "hellaswag",
     Source("Rowan/hellaswag"),
     description="Which of four endings follows; validation split",
@@ -37,7 +35,6 @@ HELLASWAG = _stock(
 )
 PIQA = _stock(
     "piqa",
-    "piqa",
     Source("baber/piqa"),
     description="Which of two ways works; validation split",
     metrics=("acc,none", "acc_norm,none"),
@@ -46,7 +43,6 @@ PIQA = _stock(
     licence="AFL-3.0",
 )
 OPENBOOKQA = _stock(
-    "openbookqa",
     "openbookqa",
     Source("allenai/openbookqa", configuration="main"),
     description="Elementary science, four options; test split",
@@ -57,7 +53,6 @@ OPENBOOKQA = _stock(
 )
 WINOGRANDE = _stock(
     "winogrande",
-    "winogrande",
     Source("allenai/winogrande", configuration="winogrande_xl"),
     description="Which of two nouns a blank stands for; validation split",
     metrics=("acc,none",),
@@ -66,7 +61,6 @@ WINOGRANDE = _stock(
     licence="CC-BY",
 )
 LAMBADA = _stock(
-    "lambada",
     "lambada",
     Source("EleutherAI/lambada_openai", configuration="default"),
     harness_name="lambada_openai",

@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.task import Example

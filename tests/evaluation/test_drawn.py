@@ -12,7 +12,8 @@ from adaptive_bench import registry
 from adaptive_bench.evaluation.documents import drawn
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, evaluate
 from adaptive_bench.evaluation.lm_eval_model import AdaptiveLM
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.task import Task
 

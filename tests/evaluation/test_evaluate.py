@@ -11,7 +11,7 @@ from adaptive_bench import registry
 from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.lm_eval_model import OutOfMemory
-from adaptive_bench.evaluation.lookup import load_task
+from adaptive_bench.evaluation.loading import load_task
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.store.evaluation import Evaluation, Sample
 from adaptive_bench.task import Task

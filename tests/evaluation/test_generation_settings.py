@@ -29,10 +29,7 @@ def test_text_is_cut_before_the_first_stop_string(text, kept):
 
 
 def test_settings_default_to_greedy_and_to_the_length_of_lm_eval():
-    settings = GenerationSettings.read({"until": "stop"})
-    assert settings == GenerationSettings(until=("stop",), max_new_tokens=256)
-    assert settings.within(10).max_new_tokens == 10
-    assert settings.within(1000) == settings
+    assert GenerationSettings.read({"until": "stop"}) == GenerationSettings(until=("stop",), max_new_tokens=256)
 
 
 @pytest.mark.parametrize(

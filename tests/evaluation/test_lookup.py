@@ -14,13 +14,11 @@ from lm_eval.tasks._index import TaskIndex
 
 from adaptive_bench import errors, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError
-from adaptive_bench.evaluation import stock_tasks
+from adaptive_bench.evaluation import lookup
 from adaptive_bench.evaluation.evaluate import evaluate
-from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task, setting_up
-from adaptive_bench.evaluation.task_files import check_declared
+from adaptive_bench.evaluation.loading import check_declared, load_task, setting_up
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.model import AdaptiveModel
-from adaptive_bench.registry import register
-from adaptive_bench.task import TaskGroup
 
 
 @pytest.fixture
@@ -125,16 +123,16 @@ FOLDERS = ("hellaswag", "mmlu", "piqa", "afrobench/adr", "bbh", "super_glue", "s
 @pytest.fixture
 def own_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    stock_tasks.stock_tasks.cache_clear()
+    lookup.stock_tasks.cache_clear()
     yield tmp_path / "adaptive-bench" / "lm_eval_tasks.json"
-    stock_tasks.stock_tasks.cache_clear()
+    lookup.stock_tasks.cache_clear()
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_scan_finds_what_lm_eval_finds(folder):
     root = Path(tasks.__file__).parent / folder
     theirs = TaskIndex.build([root])
-    ours = stock_tasks._scan(root)
+    ours = lookup._scan(root)
     assert ours.keys() == theirs.keys()
     for name, entry in theirs.items():
         found = ours[name]
@@ -144,46 +142,46 @@ def test_a_scan_finds_what_lm_eval_finds(folder):
 
 
 def test_names_are_kept_until_lm_eval_changes(own_cache, monkeypatch):
-    first = stock_tasks.stock_tasks()
+    first = lookup.stock_tasks()
     assert first["piqa"].kind == "task" and first["mmlu"].kind == "group"
-    stock_tasks.stock_tasks.cache_clear()
-    monkeypatch.setattr(stock_tasks, "_scan", lambda root: pytest.fail("scanned again"))
-    assert stock_tasks.stock_tasks() == first
-    stock_tasks.stock_tasks.cache_clear()
-    monkeypatch.setattr(stock_tasks, "version", lambda name: "another")
-    monkeypatch.setattr(stock_tasks, "_scan", lambda root: {})
-    assert stock_tasks.stock_tasks() == {}
+    lookup.stock_tasks.cache_clear()
+    monkeypatch.setattr(lookup, "_scan", lambda root: pytest.fail("scanned again"))
+    assert lookup.stock_tasks() == first
+    lookup.stock_tasks.cache_clear()
+    monkeypatch.setattr(lookup, "version", lambda name: "another")
+    monkeypatch.setattr(lookup, "_scan", lambda root: {})
+    assert lookup.stock_tasks() == {}
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"stamp": 1}', "{"])
 def test_a_damaged_cache_is_made_anew(own_cache, monkeypatch, content):
     own_cache.parent.mkdir()
     own_cache.write_text(content)
-    monkeypatch.setattr(stock_tasks, "_scan", lambda root: {"a": stock_tasks.Stock("tag", None, ("b",))})
-    assert stock_tasks.stock_tasks()["a"].members == ("b",)
+    monkeypatch.setattr(lookup, "_scan", lambda root: {"a": lookup.Stock("tag", None, ("b",))})
+    assert lookup.stock_tasks()["a"].members == ("b",)
 
 
 def test_a_home_that_cannot_be_written_costs_time_only(monkeypatch, tmp_path):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    monkeypatch.setattr(stock_tasks, "_scan", lambda root: {})
-    stock_tasks.stock_tasks.cache_clear()
-    assert stock_tasks.stock_tasks() == {}
-    stock_tasks.stock_tasks.cache_clear()
+    monkeypatch.setattr(lookup, "_scan", lambda root: {})
+    lookup.stock_tasks.cache_clear()
+    assert lookup.stock_tasks() == {}
+    lookup.stock_tasks.cache_clear()
 
 
 def test_names_are_found_without_importing_lm_eval():
     program = (
-        "import sys\nfrom adaptive_bench.evaluation.stock_tasks import stock_tasks\n"
+        "import sys\nfrom adaptive_bench.evaluation.lookup import stock_tasks\n"
         "assert 'piqa' in stock_tasks()\nassert not {'torch', 'lm_eval', 'datasets'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)
 
 
 def test_a_task_that_is_told_its_data_is_known_by_what_stands_before_the_colon():
-    stock_tasks.check_task_name("perplexity:HuggingFaceFW/fineweb")
+    lookup.check_task_name("perplexity:HuggingFaceFW/fineweb")
     with pytest.raises(UsageError, match="No task is called 'perplexty:novels'"):
-        stock_tasks.check_task_name("perplexty:novels")
+        lookup.check_task_name("perplexty:novels")
 
 
 # What a task is registered as, held against its YAML file.
@@ -239,11 +237,3 @@ def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tm
         raise ValueError
     with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):
         raise ModuleNotFoundError
-
-
-def test_groups_of_tasks_that_lead_in_a_circle_are_refused(monkeypatch):
-    monkeypatch.setattr("adaptive_bench.registry._registered", {})
-    register("tasks", "one")(TaskGroup("one", "", ("two",)))
-    register("tasks", "two")(TaskGroup("two", "", ("nano_math", "one")))
-    with pytest.raises(PluginFault, match="is no member of itself, got 'one' in 'two' in 'one'"):
-        expand_tasks(["one"])

@@ -76,7 +76,8 @@ def stock(model, task, shots, documents, data, scratch):
 def ours(model, task, shots, documents, data):
     """Our samples, with the document of each."""
     from adaptive_bench.evaluation.evaluate import evaluate
-    from adaptive_bench.evaluation.lookup import find_task, load_task
+    from adaptive_bench.evaluation.loading import load_task
+    from adaptive_bench.evaluation.lookup import find_task
     from adaptive_bench.model import AdaptiveModel
     from adaptive_bench.runs.backbone_source import find_backbone
 

@@ -10,7 +10,8 @@ from adaptive_bench import registry
 from adaptive_bench.evaluation.documents import are_of_tested
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED
 from adaptive_bench.evaluation.lm_eval_registration import SuiteTasks
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.task import Task
 
 ROWS, SHOTS = 12, 8

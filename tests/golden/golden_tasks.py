@@ -22,8 +22,8 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.evaluation.evaluate import FEWSHOT_SEED, samples_of
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.store.evaluation import Sample
 from adaptive_bench.task import ExampleRequest, OpenTask, Task, TaskGroup
 from adaptive_bench.tasks import answers

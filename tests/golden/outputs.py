@@ -125,7 +125,8 @@ def moved(known: Any, now: Any, where: str = "") -> list[str]:
 
 def of_tasks() -> dict[str, Any]:
     """Digests of what the tasks of this distribution that need no data ask, teach and take for right."""
-    from adaptive_bench.evaluation.lookup import find_task, load_task
+    from adaptive_bench.evaluation.loading import load_task
+    from adaptive_bench.evaluation.lookup import find_task
     from adaptive_bench.task import ExampleRequest
 
     found = {}

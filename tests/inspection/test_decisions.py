@@ -15,10 +15,9 @@ from inspected_text import ANSWER, PROMPT
 from adaptive_bench import AdaptiveModel
 from adaptive_bench.errors import UsageError
 from adaptive_bench.inspection import gate_analysis as analysis
-from adaptive_bench.inspection import statistics
-from adaptive_bench.inspection.gate_analysis import gate_analysis
-from adaptive_bench.inspection.readings import inspect_texts, one_text, record_of, tidy
-from adaptive_bench.inspection.statistics import KINDS, kinds_of
+from adaptive_bench.inspection import readings
+from adaptive_bench.inspection.gate_analysis import by_vocabulary, gate_analysis, modes
+from adaptive_bench.inspection.readings import KINDS, inspect_texts, kinds_of, one_text, record_of, tidy
 from adaptive_bench.model.text_decisions import encoded, pieces_of, text_decisions, visible
 
 
@@ -220,22 +219,22 @@ def test_every_text_has_kinds(pieces):
 @given(MASKS, st.data())
 def test_rates_of_groups_add_up_to_the_whole(keep, data):
     groups = data.draw(st.lists(st.sampled_from("abc"), min_size=len(keep), max_size=len(keep)))
-    found = statistics.skipped_by(keep, groups)
+    found = readings.skipped_by(keep, groups)
     assert sum(count for count, *_ in found.values()) == len(keep)
     whole = sum(count * (attention + mlp) / 2 for count, attention, mlp in found.values()) / len(keep)
     assert whole == pytest.approx(1 - keep.mean())
-    layers = statistics.skipped_by_layer(keep)
+    layers = readings.skipped_by_layer(keep)
     assert np.mean(layers) == pytest.approx(1 - keep.mean())
 
 
 def test_vocabulary_items_have_the_means_of_their_occurrences():
     values = np.array([0.2, 0.4, 0.9, np.nan])
-    found = statistics.by_vocabulary(values, [5, 5, 6, 7])
+    found = by_vocabulary(values, [5, 5, 6, 7])
     assert found == [(6, 1, 0.9), (5, 2, pytest.approx(0.3))]
 
 
 def test_a_density_has_its_modes_where_the_values_are():
     values = np.concatenate([np.random.default_rng(0).normal(middle, 0.01, 200) for middle in (0.2, 0.7)])
-    assert statistics.modes(values) == pytest.approx([0.2, 0.7], abs=0.05)
-    assert statistics.modes(np.array([0.0] * 10 + [1.0])) == [0, 1]  # the ends are modes, too
-    assert statistics.modes(np.full(9, 0.5)) == [] and statistics.modes(np.array([0.1, np.nan])) == []
+    assert modes(values) == pytest.approx([0.2, 0.7], abs=0.05)
+    assert modes(np.array([0.0] * 10 + [1.0])) == [0, 1]  # the ends are modes, too
+    assert modes(np.full(9, 0.5)) == [] and modes(np.array([0.1, np.nan])) == []

@@ -13,7 +13,8 @@ import pytest
 
 from adaptive_bench import registry
 from adaptive_bench.cli import main
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.task import ExampleRequest
 
 pytestmark = pytest.mark.slow

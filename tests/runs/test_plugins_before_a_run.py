@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from adaptive_bench import errors, registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault
 from adaptive_bench.evaluation.documents import answer_of
-from adaptive_bench.evaluation.lookup import find_task, load_task, setting_up
-from adaptive_bench.evaluation.task_files import files_of
+from adaptive_bench.evaluation.loading import files_of, load_task, setting_up
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.method import Decision, DialSpec, Method, MethodConfig, MethodSpec
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.progress import SilentReporter

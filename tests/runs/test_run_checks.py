@@ -8,7 +8,8 @@ import pytest
 
 from adaptive_bench.config import load_config
 from adaptive_bench.errors import EnvironmentProblem, SeveralProblems, UsageError
-from adaptive_bench.evaluation.lookup import find_task, load_task
+from adaptive_bench.evaluation.loading import load_task
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.recipe import ForModels
 from adaptive_bench.runs import about, plan, preflight, run
 from adaptive_bench.runs import run_checks as memory

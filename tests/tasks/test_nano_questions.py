@@ -14,8 +14,7 @@ from lm_eval.tasks import TaskManager
 from nano_pretraining import pretraining_texts
 
 from adaptive_bench.task import ExampleRequest
-from adaptive_bench.tasks.nano.harness_docs import held_out
-from adaptive_bench.tasks.nano.items import split_of, stream
+from adaptive_bench.tasks.nano.items import held_out, split_of, stream
 from adaptive_bench.tasks.nano.questions import OPTIONS, make_math_problem, make_question
 from adaptive_bench.tasks.nano.stories import make_statements, make_story, make_sums
 from adaptive_bench.tasks.nano.task import NANO_MATH, NANO_QA, NANO_QA_LL, NANO_TEXT

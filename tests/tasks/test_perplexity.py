@@ -9,8 +9,8 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
-from adaptive_bench.evaluation.lookup import find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.task import ExampleRequest
 from adaptive_bench.tasks.perplexity import task as texts
 

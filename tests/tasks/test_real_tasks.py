@@ -13,8 +13,8 @@ from lm_eval.api.model import LM
 
 from adaptive_bench import registry
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError
-from adaptive_bench.evaluation.lookup import expand_tasks, find_task, load_task
-from adaptive_bench.evaluation.quiet import quiet
+from adaptive_bench.evaluation.loading import load_task, quiet
+from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.task import ExampleRequest, Task
 from adaptive_bench.tasks.csqa.task import CSQA, CSQA_LL, CSQA_NEMOTRON
 from adaptive_bench.tasks.gsm8k.task import GSM8K, GSM8K_NEMOTRON
