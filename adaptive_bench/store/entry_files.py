@@ -22,8 +22,14 @@ import numpy as np
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
-from adaptive_bench.store.timings import TimeCurve
+from adaptive_bench.store.measured import (
+    Documents,
+    MeasuredPoint,
+    MeasuredSweep,
+    MeasuredTraining,
+    Text,
+    TimeCurve,
+)
 
 if TYPE_CHECKING:
     import pyarrow
