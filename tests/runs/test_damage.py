@@ -19,7 +19,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs import training_work as training
 from adaptive_bench.runs.trained import config_of, find_model, work_of
 from adaptive_bench.store import manifest
-from adaptive_bench.store.inventory import pieces
+from adaptive_bench.store.manifest import pieces
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import find_run, read_json
 
