@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.source import code_of
 from adaptive_bench.spec import method_name
+from adaptive_bench.store.keys import code_of
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import ending_of, plugins_in, read_json
 

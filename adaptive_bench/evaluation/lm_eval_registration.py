@@ -32,8 +32,7 @@ from adaptive_bench.hub import hub_or_cache
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.hardware import find_device
 from adaptive_bench.model.saving import load_tokenizer
-from adaptive_bench.source import code_of
-from adaptive_bench.store.keys import folder_digest
+from adaptive_bench.store.keys import code_of, folder_digest
 from adaptive_bench.task import OpenTask, Task
 
 _DEFAULT_BATCH = 16

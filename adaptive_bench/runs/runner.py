@@ -23,9 +23,8 @@ from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import WHOLE, Plan, Shard, manifest_of, plan, plan_of, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
 from adaptive_bench.runs.trained import run_folder, write_beginning
-from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
-from adaptive_bench.store.keys import canonical, run_key
+from adaptive_bench.store.keys import TABLES, canonical, run_key
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.store.runs import ending_of, write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE

@@ -29,8 +29,8 @@ from adaptive_bench.runs.evaluation_work import trained_model
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.training_text import draw_calibration
 from adaptive_bench.runs.work_units import DialEvaluation
-from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.keys import code_behind
 from adaptive_bench.store.records import SCHEMA, read_timing, timing_path, write_timing
 from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
 

@@ -12,9 +12,9 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.progress import Reporter
-from adaptive_bench.source import FLOORS
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Evaluation
+from adaptive_bench.store.keys import FLOORS
 from adaptive_bench.store.manifest import Variant, target_text
 from adaptive_bench.store.measured import TimeCurve
 from adaptive_bench.store.records import (

@@ -13,8 +13,8 @@ from adaptive_bench.runs import run
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.timing import TimingRequest, time_specs
-from adaptive_bench.source import code_behind
 from adaptive_bench.spec import parse_specs
+from adaptive_bench.store.keys import code_behind
 from adaptive_bench.store.measured import TimeCurve
 from adaptive_bench.store.records import choose_curves, find_curves, setting_label, write_timing
 
