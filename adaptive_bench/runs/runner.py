@@ -195,13 +195,13 @@ def write_table(
         "failures": [str(failure) for failure in failures],
     }
     # A run counts as ended when it has `run.json`, so the files that hold its results are written before.
-    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.write_text(folder / "table.json", atomic.json_text(plain))
     manifest_of(whole).write(folder)
-    atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
-    atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
+    atomic.write_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
+    atomic.write_text(folder / "answers.json", canonical(found.answers) + "\n")
     write_run(folder, about)
     table = [folder / "table.json"]
     render = registry.get("leaderboards", "markdown")
-    atomic.update_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
-    atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
+    atomic.write_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
+    atomic.write_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
     return plain, warnings

@@ -70,7 +70,7 @@ def write_beginning(folder: Path, config: RunConfig, *, computes: bool = True) -
     Args:
         computes: Whether anything is computed; if not, an existing `command.json` stays as it is.
     """
-    atomic.update_text(folder / BEGUN, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+    atomic.write_text(folder / BEGUN, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
     about = {
         "schema": SCHEMA,
         "began": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -118,7 +118,7 @@ class Manifest:
         """Write the manifest into the folder of its run."""
         trainings, evaluations = map(asdict, self.trainings), map(asdict, self.evaluations)
         about = {"schema": SCHEMA, "trainings": [*trainings], "evaluations": [*evaluations]}
-        atomic.update_text(folder / FILE, atomic.json_text(about))
+        atomic.write_text(folder / FILE, atomic.json_text(about))
 
 
 def read(folder: Path) -> Manifest | None:
