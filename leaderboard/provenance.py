@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.spec import method_name
+from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import code_of
+from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import ending_of, plugins_in, read_json
 
@@ -26,13 +29,6 @@ def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None
     """
     known = entries or {}
     return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
-
-
-def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders that a run names."""
-    # A run is `OUT/runs/RUN`, its records are in `OUT/records`, which runs of one output folder share.
-    home = Path(os.path.abspath(folder)).parent.parent / "records"  # noqa: PTH100 - a link stays a link
-    yield from (home / key for key in ending_of(folder).get("records", ()) if (home / key).is_dir())
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
@@ -68,9 +64,18 @@ def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]
             yield from read_json(file)["methods"].items()
 
 
+def manifest_in(folder: Path) -> Manifest:
+    """The list of a run's records; empty if it cannot be read, since no score of a board depends on it."""
+    with suppress(EnvironmentProblem):
+        if (found := manifest.read(folder)) is not None:
+            return found
+    return Manifest(folder, (), ())
+
+
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """The versions with which the records of a run were made, each combination once."""
-    found = (Record(record).read("env") or {} for record in records_of(folder))
+    listed = manifest_in(folder)
+    found = (Record(listed.out / "records" / one.record).read("env") or {} for one in listed.trainings)
     texts = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in found]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
@@ -83,7 +88,6 @@ def _run(folder: Path) -> dict[str, Any]:
         "environments": versions_of(folder),
         "warnings": _texts(about.get("warnings")),
         "failures": _texts(about.get("failures")),
-        "records": [],  # `adaptive-bench show` has those of a run
     }
 
 
@@ -91,9 +95,6 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
     made_by = {
         key: "; ".join(value) if isinstance(value, list) else value for key, value in entry.about.shown().items()
     }
-    methods: dict[str, dict[str, None]] = {}
-    for sweep in entry.measured.sweeps:
-        methods.setdefault(sweep.training.key, {})[sweep.method] = None
     return {
         **_began(entry.folder, entry.about.plugins),
         "facts": {
@@ -105,38 +106,18 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
         ],
         "warnings": _texts(list(entry.warnings)),
         "failures": [],
-        "records": [
-            {
-                "record": plain(one.key, 100),
-                "methods": sorted(plain(spec, 200) for spec in methods.get(one.key, ())),
-                "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
-            }
-            for one in entry.measured.trainings
-        ],
     }
 
 
 def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
     """A run's name, command and configuration; plugin files are named without their folders."""
-    name = plain(folder.name, 100)
+    name, config = plain(folder.name, 100), folder / "config.yaml"
     options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
     return {
         "name": name,
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *options]),
-        "config": block(read_text(folder / "config.yaml")),
+        "config": block(config.read_text(encoding="utf-8", errors="replace") if config.is_file() else ""),
     }
-
-
-def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Folders and configs of a record's sweeps."""
-    for folder in sorted((record / "eval").glob("*-*")):
-        if config := Record(folder).read("config"):
-            yield folder, config
-
-
-def read_text(path: Path) -> str:
-    """The text of a file; empty if the file is missing."""
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
