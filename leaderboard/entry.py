@@ -26,7 +26,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store import entry_files
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.keys import file_digest
-from adaptive_bench.store.measured import MeasuredSweep
+from adaptive_bench.store.measured import MeasuredSweep, Measurements
 from adaptive_bench.store.runs import is_entry
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables import outcome
@@ -122,7 +122,7 @@ class Entry:
     folder: Path
     about: About
     config: Mapping[str, Any]
-    measured: entry_files.Measurements
+    measured: Measurements
     rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
     warnings: Sequence[str]

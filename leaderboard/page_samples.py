@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.entry_files import Measurements
-from adaptive_bench.store.measured import MeasuredPoint
+from adaptive_bench.store.measured import MeasuredPoint, Measurements
 from adaptive_bench.store.records import DialEvaluationRecord
 
 from .entry import Entry

@@ -17,10 +17,9 @@ from adaptive_bench.runs.training_targets import target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.keys import USUAL, code_digest, code_of, key_of
-from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining, Measurements
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, table_of

@@ -214,3 +214,16 @@ class MeasuredSweep:
     documents_sha256: str | None
     points: Sequence[MeasuredPoint]
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything that a run has measured.
+
+    Attributes:
+        sweeps: The measured sweeps, in the order in which they were made.
+        trainings: The trainings, each after the training it starts from.
+    """
+
+    sweeps: Sequence[MeasuredSweep]
+    trainings: Sequence[MeasuredTraining]
