@@ -97,11 +97,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Write a file through a temporary neighbour and an atomic rename.
-
-    Args:
-        mode: Permissions of the file; by default those of a new file.
-    """
+    """Write a file through a temporary neighbour and an atomic rename; `mode` gives its permissions."""
     with writable(path):
         temporary = _temporary(path)
         try:

@@ -104,11 +104,7 @@ USUAL: dict[str, Any] = {
 
 
 def run_key(config: Mapping[str, Any]) -> str:
-    """Return the key of a run; the run's name ends with its first digits.
-
-    Args:
-        config: The run's configuration in plain values.
-    """
+    """Return the key of a run's configuration in plain values; the run's name ends with its first digits."""
     values = {name: value for name, value in config.items() if name not in _NOT_IN_KEY}
     if not values.get("shuffled"):  # runs of versions without this control keep their names
         values.pop("shuffled", None)
@@ -155,15 +151,9 @@ def _sha256(file: Path, stamp: tuple[int, ...]) -> str:
 
 
 def code_behind(method: str, work: Work) -> dict[str, Any]:
-    """Return the code that a result of a method depends on: the versions of the floors below it and of the work itself,
-    the versions of this distribution's methods that it is built on, and for a plugin the digest of its files.
-
-    Args:
-        method: The name under which the method is registered.
-
-    Raises:
-        UsageError: The name is not registered.
-        EnvironmentProblem: See `plugin_digest`.
+    """Return the code that a result of a registered method depends on: the versions of the floors below it and of the
+    work itself, the versions of this distribution's methods that it is built on, and for a plugin the digest of its
+    files, see `plugin_digest`.
     """
     registry.check_name("methods", method)
     file = registry.file_of("methods", method)
@@ -200,11 +190,8 @@ def plugin_digest(files: Iterable[Path]) -> str:
 
 
 def check_code(method: str, work: Work, planned: Mapping[str, Any]) -> None:
-    """Refuse to work for a plan that was made with other code. This can happen since a worker process loads its plugins
-    after the plan was made.
-
-    Raises:
-        EnvironmentProblem: The code changed.
+    """Refuse to work for a plan that was made with other code: a worker process loads its plugins after the plan was
+    made.
     """
     if code_behind(method, work) != planned:
         raise EnvironmentProblem(

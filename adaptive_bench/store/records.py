@@ -50,8 +50,7 @@ class Record:
         self.folder = folder
 
     def read(self, section: str) -> dict[str, Any] | None:
-        """Return a section of the record; `None` if it is missing. The returned mapping is shared between callers and
-        must not be changed.
+        """Return a section of the record; `None` if it is missing. Callers share it and must not change it.
 
         Raises:
             EnvironmentProblem: The record cannot be read, or a newer version wrote it.
@@ -133,8 +132,7 @@ class DialEvaluationRecord(Record):
     """The folder of one sweep, with its measured points by the share of saved tokens they were asked for.
 
     Args:
-        own: Savings of the points to show; points of the folder that were asked for other savings belong to another run
-            that shares the sweep. By default all points are shown.
+        own: Savings of the points to show, by default all; others belong to another run that shares the sweep.
     """
 
     def __init__(self, folder: Path, own: Collection[float] | None = None) -> None:
@@ -158,11 +156,7 @@ class DialEvaluationRecord(Record):
         return found
 
     def add_probe(self, saving: float, saved: Mapping[str, float | None] | None) -> None:
-        """Write the savings that `probe` returns.
-
-        Args:
-            saved: Savings by axis; `None` if there is no held-out text.
-        """
+        """Write the savings by axis that `probe` returns; `None` if there is no held-out text."""
         known = {} if (probes := self.read("probes")) is None else probes["saved"]
         found = {} if saved is None else {f"{saving:g}": saved}
         self.write("probes", {"text": saved is not None, "saved": known | found})
@@ -185,14 +179,8 @@ class DialEvaluationRecord(Record):
         return float(self._listed()[f"{saving:g}"]["wall_s"])
 
     def samples(self, saving: float, most: int | None = None) -> list[Sample]:
-        """Return the documents of a measured point, in order; empty if there is no such point. Only the point at
-        saving 0 has prompts.
-
-        Args:
-            most: Return at most so many of the first documents; by default all.
-
-        Raises:
-            EnvironmentProblem: The file is damaged.
+        """Return the documents of a measured point, in order, or the first `most`; empty if there is no such point.
+        Only the point at saving 0 has prompts.
         """
         if (known := self._listed().get(f"{saving:g}")) is None:
             return []
@@ -268,11 +256,7 @@ SCHEMA = 3  # in schema 2 each section of a record was a file
 
 
 def check_schema(values: Mapping[str, Any], path: Path | str) -> None:
-    """Refuse a file that a newer version wrote. A file without a schema number is accepted.
-
-    Raises:
-        EnvironmentProblem: The file has a newer schema.
-    """
+    """Refuse a file that a newer version wrote. A file without a schema number is accepted."""
     if (found := values.get("schema", SCHEMA)) > SCHEMA:
         raise EnvironmentProblem(
             f"This version of adaptive-bench reads files of schema {SCHEMA} or earlier, got schema {found!r} in "
@@ -309,11 +293,7 @@ def write_timing(out: Path, content: Mapping[str, Any], result: Mapping[str, Any
 
 
 def read_timing(path: Path) -> dict[str, Any] | None:
-    """Read a timing; `None` if it does not exist.
-
-    Raises:
-        EnvironmentProblem: A newer version wrote it.
-    """
+    """Read a timing; `None` if it does not exist."""
     if not path.is_file():
         return None
     timing: dict[str, Any] = json.loads(path.read_bytes())
@@ -327,8 +307,6 @@ def find_curves(
     """Return the time curves of every method spec that was timed on a model, by setting; the newest timing counts.
 
     Args:
-        out: The output folder.
-        fingerprint: Fingerprint of the model, see `BackboneSource`.
         fits: Says of each timing of the model whether it was made with the code that is installed now.
     """
     found = [read_timing(path) for path in sorted((out / "time").glob("*.json"))]
@@ -343,11 +321,7 @@ def find_curves(
 
 
 def choose_curves(curves: TimeCurves, wanted: str | None) -> TimeCurves:
-    """Return the settings whose label contains a text; without a text, all settings.
-
-    Raises:
-        UsageError: No label contains the text.
-    """
+    """Return the settings whose label contains a text, a `UsageError` if none does; without a text, all of them."""
     found = {setting: by_spec for setting, by_spec in curves.items() if wanted is None or wanted in setting}
     if wanted is not None and not found:
         there = "; ".join(curves) or "none"
