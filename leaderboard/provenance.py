@@ -21,12 +21,7 @@ from .row import Rejected
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
-    """What the page says about each run. Anything missing in a folder is left out.
-
-    Args:
-        folders: Folders of runs and entries.
-        entries: The entries by folder, for the folders that are entries.
-    """
+    """What the page says about each run or, for folders in `entries`, entry. Anything missing is left out."""
     known = entries or {}
     return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
 
@@ -86,8 +81,8 @@ def _run(folder: Path) -> dict[str, Any]:
         **_began(folder, [path.name for path in plugins_in(folder)]),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": versions_of(folder),
-        "warnings": _texts(about.get("warnings")),
-        "failures": _texts(about.get("failures")),
+        "warnings": list(map(plain, about.get("warnings", ()))),
+        "failures": list(map(plain, about.get("failures", ()))),
     }
 
 
@@ -104,7 +99,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
         "environments": [
             {plain(key, 40): plain(text, 200) for key, text in one.items()} for one in entry.about.versions
         ],
-        "warnings": _texts(list(entry.warnings)),
+        "warnings": list(map(plain, entry.warnings)),
         "failures": [],
     }
 
@@ -125,19 +120,8 @@ def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict
     return {key.replace("_", " "): plain(values[key], 200) for key in keys if values.get(key) not in (None, "")}
 
 
-def _texts(values: object) -> list[str]:
-    return [plain(value) for value in values] if isinstance(values, list) else []
-
-
 def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of a task's name and one sentence, or of a record's file name and why it cannot be read.
-
-    The texts come from outside and may hold anything.
-
-    Args:
-        folders: Folders of runs and entries.
-        tasks: The tasks to report.
-    """
+    """Pairs of one of the tasks and a sentence from outside, or of a record's file name and why it cannot be read."""
     for folder in folders:
         try:
             found = [(task, text) for task, text in read_headroom(folder) if task in tasks]

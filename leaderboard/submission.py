@@ -48,8 +48,6 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path 
     Nothing that describes the machine goes into it: no paths, no name of the machine, no logs.
 
     Args:
-        run: Folder of the run.
-        entries: Folder of the entries.
         about: Who made it, see `entry.About`.
         earlier: An entry of the same comparison with other seeds, whose measurements the new entry takes in.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.store import atomic
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.runs import as_csv, as_json, as_parquet, check_output, run_name, tidy_rows
+from adaptive_bench.store.runs import alike, as_csv, as_parquet, check_output, run_name, tidy_rows
 
 if TYPE_CHECKING:
     from adaptive_bench.store.manifest import Removable
@@ -139,6 +140,6 @@ def export(
     if form == ".parquet":
         output.write_bytes(to, as_parquet(rows))
     else:
-        output.write_text(to, as_json(rows) if form == ".json" else as_csv(rows))
+        output.write_text(to, json.dumps(alike(rows), ensure_ascii=False) + "\n" if form == ".json" else as_csv(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))

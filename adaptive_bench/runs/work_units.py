@@ -15,7 +15,7 @@ from adaptive_bench.progress import Reporter
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import Evaluation
 from adaptive_bench.store.keys import FLOORS
-from adaptive_bench.store.manifest import Variant, target_text
+from adaptive_bench.store.manifest import Variant
 from adaptive_bench.store.measured import TimeCurve
 from adaptive_bench.store.records import (
     CHECKPOINT,
@@ -57,7 +57,7 @@ class TrainingRun:
     @property
     def about_target(self) -> str:
         """The target as text, if readers need it to tell trainings apart; else an empty text."""
-        return target_text(self.target, self.has_single_target)
+        return "" if self.target is None or self.has_single_target else f" for {100 * self.target:.4g} %"
 
     @property
     def chain(self) -> tuple[TrainingRun, ...]:

@@ -44,9 +44,6 @@ class TrainingEntry:
     only_target: bool
     base: str | None
 
-    def __str__(self) -> str:
-        return f"train {self.method}{target_text(self.target, self.only_target)}, seed {self.seed}"
-
 
 @dataclass(frozen=True)
 class EvaluationEntry:
@@ -157,11 +154,6 @@ def of_run(folder: Path) -> Manifest:
     return found
 
 
-def target_text(target: float | None, only_target: bool) -> str:
-    """Return the target of a training as text, if a reader needs it to tell trainings apart; else an empty text."""
-    return "" if target is None or only_target else f" for {100 * target:.4g} %"
-
-
 def is_of_run(folder: Path) -> bool:
     """Whether a saved model is the checkpoint of a record."""
     return folder.name == CHECKPOINT and Record(folder.parent).read("config") is not None
@@ -209,8 +201,8 @@ def find_trained(
     record = Record(listed.records_home() / training.record)
     if not record.has_result:
         raise EnvironmentProblem(
-            f"A model must be trained before it writes, but `{training}` is not finished or its checkpoint was "
-            f"removed. Give the run's command again."
+            f"A model must be trained before it writes, but that of {spec} is not finished or its checkpoint "
+            f"was removed. Give the run's command again."
         )
     # The saved model of an untrained control is another method's, which does not say what this one spares.
     content = Record(listed.out / "records" / found.record).read("config") or {}

@@ -98,11 +98,8 @@ class MeasuredPoint:
     def of(
         cls, asked: float, one: Evaluation, metrics: Sequence[str], samples: Sequence[Sample], shown: int = 0
     ) -> MeasuredPoint:
-        """Make a point of an evaluation, with its scores in the given metrics, in that order.
-
-        Args:
-            samples: The documents of the evaluation.
-            shown: Number of documents whose texts are wanted, from the first on.
+        """Make a point of an evaluation, with its scores in the given metrics, in that order, and the texts of the
+        first `shown` documents.
         """
         saved = {name: one.saved(*known) for name, known in SAVING_NAMES.items()}
         flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}

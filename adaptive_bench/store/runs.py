@@ -129,8 +129,8 @@ def run_command(folder: Path, plugins: Iterable[Path]) -> str:
 
 
 def tables(folder: Path) -> list[Path]:
-    """List the table of a run's or entry's folder, or those of every ended run and every entry below a folder. The
-    paths are given even if a table was lost: whoever reads it reports that.
+    """List the table of a run or an entry, or those of every ended run and every entry below a folder. The paths are
+    given even if a table was lost: whoever reads it reports that.
 
     Raises:
         UsageError: There is neither a run nor an entry.
@@ -183,17 +183,12 @@ def is_run(folder: Path) -> bool:
 
 
 def check_run(folder: Path) -> None:
-    """Refuse a folder that is not a run.
-
-    Raises:
-        UsageError: It is another folder, or an entry; the message says what can be done with an entry.
-    """
+    """Refuse a folder that is an entry or anything else but a run."""
     if is_entry(folder):
         quoted = shlex.quote(str(folder))
         raise UsageError(
             f"A run has its records beside it, but {str(folder)!r} is an entry of a board. `adaptive-bench leaderboard "
-            f"verify {quoted}` prints its table, `adaptive-bench leaderboard build {quoted}` makes its board, and "
-            f"`adaptive-bench run --config {quoted}/config.yaml` is the run again."
+            f"verify {quoted}` prints its table."
         )
     if not is_run(folder):
         raise UsageError(
@@ -318,11 +313,6 @@ def as_csv(rows: Rows) -> str:
     writer.writeheader()
     writer.writerows(found)
     return text.getvalue()
-
-
-def as_json(rows: Rows) -> str:
-    """Return a JSON list of objects that all have the same keys."""
-    return json.dumps(alike(rows), ensure_ascii=False) + "\n"
 
 
 def as_parquet(rows: Rows) -> bytes:
