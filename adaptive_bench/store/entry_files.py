@@ -294,8 +294,8 @@ def _table(file: Path) -> pyarrow.Table:
         # Missing values are skipped; with `min_count=0` a column that has no others counts as finite.
         numbers = [name for name in schema.names if table[name].type == _NUMBER]
         finite = {name: compute.all(compute.is_finite(table[name]), min_count=0).as_py() for name in numbers}
-        if not all(finite.values()):
-            raise ValueError(f"{min(finite, key=finite.__getitem__)} is a finite number")
+        if infinite := [name for name in numbers if not finite[name]]:
+            raise ValueError(f"{infinite[0]} is a finite number")
         return table
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
         raise EnvironmentProblem(
