@@ -30,11 +30,9 @@ _remembered: dict[str, tuple[float, HubAnswer]] = {}
 
 @dataclass(frozen=True)
 class HubAnswer:
-    """Whether the hub answers.
+    """Whether the hub answers at its address or that of the mirror named by `HF_ENDPOINT`.
 
     Attributes:
-        endpoint: Address that was asked: the hub, or the mirror named by `HF_ENDPOINT`.
-        answers: Whether the hub can be used; false if the environment switches it off.
         detail: What the hub said, or why it cannot be used.
         is_off: Whether `HF_HUB_OFFLINE` switches the hub off, so that nothing was asked.
     """
@@ -50,8 +48,6 @@ class Needed:
     """A model or data set that is needed from the hub.
 
     Attributes:
-        kind: Whether it is a model or a data set.
-        name: Its id on the hub.
         local: The file of a data folder that could take its place; empty for a model.
     """
 
@@ -64,8 +60,6 @@ class OutOfReach(EnvironmentProblem):
     """Models or data sets are not in the cache, and the hub cannot be asked for them.
 
     Args:
-        needed: The models and data sets.
-        answer: The hub's answer.
         reason: Why the cache could not be used, if a library said more than that they are not in it.
     """
 
@@ -88,12 +82,7 @@ class OutOfReach(EnvironmentProblem):
 
 
 def raise_together(errors: Sequence[AdaptiveBenchError]) -> None:
-    """Raise some errors as one; do nothing if there are none.
-
-    Raises:
-        AdaptiveBenchError: The only error, or one error with all problems, in which everything that is out of reach is
-            named in one sentence.
-    """
+    """Raise some errors as one that names all that is out of reach in one sentence; do nothing if there are none."""
     every = [one for error in errors for one in (error.errors if isinstance(error, SeveralProblems) else (error,))]
     missing = [error for error in every if isinstance(error, OutOfReach)]
     found: list[AdaptiveBenchError] = []
@@ -147,10 +136,7 @@ def _request(endpoint: str) -> HubAnswer:
 
 @contextmanager
 def hub_or_cache(*needed: Needed) -> Iterator[None]:
-    """Let a library read from the hub within the block if the hub answers, else from its cache alone.
-
-    Args:
-        needed: The models and data sets that the block reads, for the error message.
+    """Let a library read what is `needed` from the hub within the block if the hub answers, else from its cache alone.
 
     Raises:
         OutOfReach: The hub cannot be asked, and the library fails.

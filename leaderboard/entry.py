@@ -26,7 +26,7 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store import entry_files
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.keys import file_digest
-from adaptive_bench.store.measured import MeasuredSweep
+from adaptive_bench.store.measured import MeasuredSweep, Measurements
 from adaptive_bench.store.runs import is_entry
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables import outcome
@@ -89,11 +89,7 @@ class About(BaseModel):
 
     @classmethod
     def of(cls, values: object) -> About:
-        """The checked content of such a file.
-
-        Raises:
-            Rejected: A key is unknown or missing, or its value is of the wrong type.
-        """
+        """The checked content of such a file; `Rejected` if a key or a value is not as it should be."""
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -111,10 +107,6 @@ class Entry:
     """An entry, with what the board computes from it.
 
     Attributes:
-        folder: Folder of the entry.
-        about: Content of `about.yaml`.
-        config: Configuration of the run.
-        measured: All measurements.
         rows, answers: As in a run's `table.json` and `answers.json`; the rows are checked, see `row.checked`.
         warnings: What a reader of the table should know.
     """
@@ -122,7 +114,7 @@ class Entry:
     folder: Path
     about: About
     config: Mapping[str, Any]
-    measured: entry_files.Measurements
+    measured: Measurements
     rows: Sequence[dict[str, Any]]
     answers: Mapping[str, Any]
     warnings: Sequence[str]
@@ -189,12 +181,7 @@ def read_entry(folder: Path) -> Entry:
 
 
 def open_entry(folder: Path) -> Entry:
-    """As `read_entry`, but with errors meant for a user of the command line.
-
-    Raises:
-        UsageError: The folder is not an entry.
-        EnvironmentProblem: A board would refuse the entry.
-    """
+    """As `read_entry`, but with errors meant for a user of the command line."""
     if not is_entry(folder):
         raise UsageError(
             f"An entry has a {entry_files.POINTS}, but {str(folder)!r} has none. Name a folder that `adaptive-bench "
@@ -244,11 +231,7 @@ def check_sums(folder: Path) -> None:
 
 
 def headroom_for_entry(path: Path) -> bytes:
-    """The content of a record without the paths of model and data on this machine.
-
-    Raises:
-        Rejected: The file is not such a record.
-    """
+    """The content of a record without the paths of model and data on this machine."""
     read_headroom(path.parent)
     record = json.loads(path.read_bytes())
     return json_text({key: record[key] for key in _HEADROOM_KEYS if key in record}).encode()

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.entry_files import Measurements
-from adaptive_bench.store.measured import MeasuredPoint
+from adaptive_bench.store.measured import MeasuredPoint, Measurements
 from adaptive_bench.store.records import DialEvaluationRecord
 
 from .entry import Entry
 from .plain import block, plain
-from .provenance import records_of, sweeps_of
+from .provenance import manifest_in
 
 DOCUMENTS = 6
 _LONGEST = 240  # characters of an answer
@@ -50,10 +49,11 @@ def samples_of(folder: Path, entry: Entry | None = None) -> dict[str, Any]:
 
 
 def _of_run(folder: Path) -> Iterator[tuple[str, str, _Points]]:
-    for record in records_of(folder):
-        for sweep, config in sweeps_of(record):
-            if config.get("split", "test") == "test" and not config.get("variant"):  # neither targets nor controls
-                yield str(config.get("task")), str(config.get("method")), _points(DialEvaluationRecord(sweep))
+    listed = manifest_in(folder)
+    for one in listed.evaluations:
+        record = DialEvaluationRecord(listed.out / "records" / one.record, one.asked or None)
+        if one.split == "test" and not one.variant and record.folder.is_dir():  # neither targets nor controls
+            yield one.task, one.method, _points(record)
 
 
 def _points(record: DialEvaluationRecord) -> Iterator[MeasuredPoint]:

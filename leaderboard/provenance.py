@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.source import code_of
+from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.spec import method_name
+from adaptive_bench.store import manifest
+from adaptive_bench.store.keys import code_of
+from adaptive_bench.store.manifest import Manifest
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import ending_of, plugins_in, read_json
 
@@ -18,21 +21,9 @@ from .row import Rejected
 
 
 def runs_of(folders: Sequence[Path], entries: Mapping[Path, Entry] | None = None) -> list[dict[str, Any]]:
-    """What the page says about each run. Anything missing in a folder is left out.
-
-    Args:
-        folders: Folders of runs and entries.
-        entries: The entries by folder, for the folders that are entries.
-    """
+    """What the page says about each run or, for folders in `entries`, entry. Anything missing is left out."""
     known = entries or {}
     return [_of_entry(known[folder]) if folder in known else _run(folder) for folder in folders]
-
-
-def records_of(folder: Path) -> Iterator[Path]:
-    """The record folders that a run names."""
-    # A run is `OUT/runs/RUN`, its records are in `OUT/records`, which runs of one output folder share.
-    home = Path(os.path.abspath(folder)).parent.parent / "records"  # noqa: PTH100 - a link stays a link
-    yield from (home / key for key in ending_of(folder).get("records", ()) if (home / key).is_dir())
 
 
 def measured_earlier(folders: Sequence[Path]) -> str:
@@ -68,9 +59,18 @@ def _methods(folders: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, Any]]]
             yield from read_json(file)["methods"].items()
 
 
+def manifest_in(folder: Path) -> Manifest:
+    """The list of a run's records; empty if it cannot be read, since no score of a board depends on it."""
+    with suppress(EnvironmentProblem):
+        if (found := manifest.read(folder)) is not None:
+            return found
+    return Manifest(folder, (), ())
+
+
 def versions_of(folder: Path) -> list[dict[str, str]]:
     """The versions with which the records of a run were made, each combination once."""
-    found = (Record(record).read("env") or {} for record in records_of(folder))
+    listed = manifest_in(folder)
+    found = (Record(listed.out / "records" / one.record).read("env") or {} for one in listed.trainings)
     texts = [{key: plain(one[key], 200) for key in VERSIONS if one.get(key) not in (None, "")} for one in found]
     return [one for place, one in enumerate(texts) if one and one not in texts[:place]]
 
@@ -81,9 +81,8 @@ def _run(folder: Path) -> dict[str, Any]:
         **_began(folder, [path.name for path in plugins_in(folder)]),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": versions_of(folder),
-        "warnings": _texts(about.get("warnings")),
-        "failures": _texts(about.get("failures")),
-        "records": [],  # `adaptive-bench show` has those of a run
+        "warnings": list(map(plain, about.get("warnings", ()))),
+        "failures": list(map(plain, about.get("failures", ()))),
     }
 
 
@@ -91,9 +90,6 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
     made_by = {
         key: "; ".join(value) if isinstance(value, list) else value for key, value in entry.about.shown().items()
     }
-    methods: dict[str, dict[str, None]] = {}
-    for sweep in entry.measured.sweeps:
-        methods.setdefault(sweep.training.key, {})[sweep.method] = None
     return {
         **_began(entry.folder, entry.about.plugins),
         "facts": {
@@ -103,40 +99,20 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
         "environments": [
             {plain(key, 40): plain(text, 200) for key, text in one.items()} for one in entry.about.versions
         ],
-        "warnings": _texts(list(entry.warnings)),
+        "warnings": list(map(plain, entry.warnings)),
         "failures": [],
-        "records": [
-            {
-                "record": plain(one.key, 100),
-                "methods": sorted(plain(spec, 200) for spec in methods.get(one.key, ())),
-                "facts": _facts({"method": one.method, "seed": one.seed, **(one.cost or {}), **one.facts}),
-            }
-            for one in entry.measured.trainings
-        ],
     }
 
 
 def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
     """A run's name, command and configuration; plugin files are named without their folders."""
-    name = plain(folder.name, 100)
+    name, config = plain(folder.name, 100), folder / "config.yaml"
     options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
     return {
         "name": name,
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *options]),
-        "config": block(read_text(folder / "config.yaml")),
+        "config": block(config.read_text(encoding="utf-8", errors="replace") if config.is_file() else ""),
     }
-
-
-def sweeps_of(record: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Folders and configs of a record's sweeps."""
-    for folder in sorted((record / "eval").glob("*-*")):
-        if config := Record(folder).read("config"):
-            yield folder, config
-
-
-def read_text(path: Path) -> str:
-    """The text of a file; empty if the file is missing."""
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict[str, str]:
@@ -144,19 +120,8 @@ def _facts(values: Mapping[str, Any], keys: Iterable[str] | None = None) -> dict
     return {key.replace("_", " "): plain(values[key], 200) for key in keys if values.get(key) not in (None, "")}
 
 
-def _texts(values: object) -> list[str]:
-    return [plain(value) for value in values] if isinstance(values, list) else []
-
-
 def headroom(folders: Sequence[Path], tasks: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of a task's name and one sentence, or of a record's file name and why it cannot be read.
-
-    The texts come from outside and may hold anything.
-
-    Args:
-        folders: Folders of runs and entries.
-        tasks: The tasks to report.
-    """
+    """Pairs of one of the tasks and a sentence from outside, or of a record's file name and why it cannot be read."""
     for folder in folders:
         try:
             found = [(task, text) for task, text in read_headroom(folder) if task in tasks]

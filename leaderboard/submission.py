@@ -16,7 +16,7 @@ from adaptive_bench.runs.run_table import measured_run
 from adaptive_bench.runs.trained import work_of
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry_files
-from adaptive_bench.store.entry_files import Measurements
+from adaptive_bench.store.measured import Measurements
 from adaptive_bench.store.runs import check_run, ending_of, plugins_in, read_json
 from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import Conditions
@@ -48,8 +48,6 @@ def submit(run: Path, entries: Path, *, about: Mapping[str, Any], earlier: Path 
     Nothing that describes the machine goes into it: no paths, no name of the machine, no logs.
 
     Args:
-        run: Folder of the run.
-        entries: Folder of the entries.
         about: Who made it, see `entry.About`.
         earlier: An entry of the same comparison with other seeds, whose measurements the new entry takes in.
 

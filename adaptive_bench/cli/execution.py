@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from adaptive_bench.errors import Interrupted
 from adaptive_bench.live_display import Display
 from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec, parse_specs
-from adaptive_bench.store.runs import quoted_name, run_command
+from adaptive_bench.store.runs import run_command, run_name
 from adaptive_bench.tables.comparability import QUICK_NOTE
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool, open_p
         typer.echo("\n" + registry.get("leaderboards", "terminal")([outcome.folder / "table.json"], wide=wide))
     for warning in (*outcome.warnings, *_unchecked(config)):
         typer.echo("\n" + paragraph(f"Note: {warning}"))
-    name = quoted_name(outcome.folder)
+    name = shlex.quote(run_name(outcome.folder))
     commands = {"What each model wrote": f"adaptive-bench samples {name}"} if rows else {}
     if rows and not open_page:
         commands["The page"] = f"adaptive-bench leaderboard build {name} --open"

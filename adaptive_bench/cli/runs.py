@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -15,11 +16,12 @@ from adaptive_bench import output
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Run, find_run, run_names
 from adaptive_bench.cli.terminal_text import fitting, paragraph
 from adaptive_bench.errors import UsageError
+from adaptive_bench.store import atomic
 from adaptive_bench.store.atomic import json_text
-from adaptive_bench.store.runs import as_csv, as_json, as_parquet, check_output, run_name, tidy_rows
+from adaptive_bench.store.runs import alike, as_csv, as_parquet, check_output, run_name, tidy_rows
 
 if TYPE_CHECKING:
-    from adaptive_bench.store.inventory import Removable
+    from adaptive_bench.store.manifest import Removable
 
 _OF_WORK = ("running", "stopped", "partial", "failed", "damaged", "planned", "done")  # states, in the order shown
 
@@ -34,7 +36,7 @@ def status(
     `stopped` is work whose process is gone, and `partial` is work that was interrupted: the command of their run
     continues both.
     """
-    from adaptive_bench.store.inventory import pieces
+    from adaptive_bench.store.manifest import pieces
 
     check_output(out)
     found = sorted(pieces(out), key=lambda piece: _OF_WORK.index(piece.state))
@@ -66,10 +68,10 @@ def rm(run: Run, yes: Yes = False, dry_run: DryRun = False, out: Out = DEFAULT_O
 
     Records that other runs, trainings that start from them, or trials use stay.
     """
-    from adaptive_bench.store.inventory import of_run
+    from adaptive_bench.store.manifest import removable_with
 
     folder = find_run(run, out)
-    _delete(of_run(folder), f"the run {run_name(folder)}", yes, dry_run)
+    _delete(removable_with(folder), f"the run {run_name(folder)}", yes, dry_run)
 
 
 def clean(
@@ -89,10 +91,10 @@ def clean(
 
     Records that a run in the folder refers to stay. Runs that were moved out of the folder do not count.
     """
-    from adaptive_bench.store.inventory import of_output
+    from adaptive_bench.store.manifest import unreferenced
 
     check_output(out)
-    if found := of_output(out, trials=trials):
+    if found := unreferenced(out, trials=trials):
         _delete(found, f"what no run in {out} refers to", yes, dry_run)
     else:
         owners = "a run" if trials else "a run or a trial"  # with --trials a trial keeps nothing
@@ -100,8 +102,6 @@ def clean(
 
 
 def _delete(found: Sequence[Removable], what: str, yes: bool, dry_run: bool) -> None:
-    from adaptive_bench.store.inventory import remove
-
     rows = [{"folder": str(one.folder), "what": one.what, "MB": f"{one.size_bytes / 1e6:.2f}"} for one in found]
     typer.echo(fitting(rows))
     total = f"{len(found)} folder(s), {sum(one.size_bytes for one in found) / 1e6:.2f} MB"
@@ -113,7 +113,8 @@ def _delete(found: Sequence[Removable], what: str, yes: bool, dry_run: bool) -> 
     if not yes:
         typer.echo()
         typer.confirm(f"Delete {what}, {total}?", abort=True)
-    remove(found)
+    for one in found:
+        atomic.remove(one.folder)
     typer.echo(f"\n{total}: deleted.")
 
 
@@ -139,6 +140,6 @@ def export(
     if form == ".parquet":
         output.write_bytes(to, as_parquet(rows))
     else:
-        output.write_text(to, as_json(rows) if form == ".json" else as_csv(rows))
+        output.write_text(to, json.dumps(alike(rows), ensure_ascii=False) + "\n" if form == ".json" else as_csv(rows))
     about = f"{len(rows)} rows of {len({row['run'] for row in rows})} run(s) written to {output.named(to)}"
     typer.echo(about, err=output.is_stdout(to))

@@ -91,12 +91,12 @@ def time(
 
 def timing_text(records: Sequence[Mapping[str, Any]]) -> str:
     """The records as text of at most 80 columns: one table for each setting, in which `x` is plain time over ours."""
-    from adaptive_bench.store.timings import label
+    from adaptive_bench.store.records import setting_label
 
     header = ["method", "tok %", "net %", "prefill", "x", "decode", "x", "tok/s", "time %"]
     parts = []
     # Records come batch by batch, so those of a setting are adjacent, as `groupby` needs.
-    for setting, group in groupby(records, key=lambda record: label(record["setting"])):
+    for setting, group in groupby(records, key=lambda record: setting_label(record["setting"])):
         of_setting = list(group)
         # Each record timed the plain model again, in turn with its method. The first stands for all in the table's row;
         # every `x` is over the plain time of the same rounds.

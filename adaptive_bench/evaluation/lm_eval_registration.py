@@ -25,8 +25,7 @@ from adaptive_bench.evaluation.loading import LocalTasks, setting_up
 from adaptive_bench.hardware import find_device
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.saving import load_tokenizer
-from adaptive_bench.source import code_of
-from adaptive_bench.store.keys import folder_digest
+from adaptive_bench.store.keys import code_of, folder_digest
 from adaptive_bench.task import Task
 
 _DEFAULT_BATCH = 16

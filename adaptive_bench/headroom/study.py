@@ -29,10 +29,9 @@ from adaptive_bench.headroom.task_texts import TaskText, collect_texts, text_bat
 from adaptive_bench.model.interventions import SHARE, SiteCosts, site_costs, static_model
 from adaptive_bench.progress import Event, Line, Reporter
 from adaptive_bench.runs.training_text import asked_since, task_inputs
-from adaptive_bench.source import FLOORS
 from adaptive_bench.store import atomic
 from adaptive_bench.store.evaluation import Sample
-from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.keys import FLOORS, key_of
 from adaptive_bench.store.measured import Floats
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval

@@ -30,9 +30,8 @@ from adaptive_bench.method import Method, Site
 from adaptive_bench.model import stored_calibration
 from adaptive_bench.model.adapters import Adapters, merged, without_adapters
 from adaptive_bench.model.forward import ForwardModel
-from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.keys import changed, digests
+from adaptive_bench.store.keys import changed, code_behind, digests
 from adaptive_bench.store.manifest import make_again
 from adaptive_bench.store.runs import is_run
 

@@ -37,9 +37,8 @@ from adaptive_bench.runs.training_text import (
     training_tasks,
 )
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun, with_curves
-from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.keys import examples_fingerprint, key_of
+from adaptive_bench.store.keys import code_behind, examples_fingerprint, key_of
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.task import DocumentSplit, Task
 

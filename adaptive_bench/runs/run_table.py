@@ -15,12 +15,10 @@ from adaptive_bench.runs.projection import projected
 from adaptive_bench.runs.run_plan import Plan, target_axis, without_control
 from adaptive_bench.runs.training_text import training_tasks
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
-from adaptive_bench.source import code_digest, code_of
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store.entry_files import Measurements
 from adaptive_bench.store.evaluation import Evaluation
-from adaptive_bench.store.keys import USUAL, key_of
-from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining
+from adaptive_bench.store.keys import USUAL, code_digest, code_of, key_of
+from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining, Measurements
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, made_with
 from adaptive_bench.tables.outcome import answers_file, answers_of, table_of
@@ -237,7 +235,7 @@ def method_facts(whole: Plan) -> dict[str, Any]:
 
 
 def recorded_code(whole: Plan, spec: MethodSpec) -> str | None:
-    """Digest of the code that trained and evaluated a method, by its records: `source.code_of` the method at that time.
+    """Digest of the code that trained and evaluated a method, by its records: `code_of` the method at that time.
 
     `None` if there are no records.
     """

@@ -25,9 +25,8 @@ from adaptive_bench.runs.run_checks import Preflight, preflight
 from adaptive_bench.runs.run_plan import Plan, plan, without_groups
 from adaptive_bench.runs.run_table import method_facts, outcome_of
 from adaptive_bench.runs.trained import manifest_of, plan_of, run_folder, write_beginning
-from adaptive_bench.source import TABLES
 from adaptive_bench.store import atomic, manifest
-from adaptive_bench.store.keys import canonical, run_key
+from adaptive_bench.store.keys import TABLES, canonical, run_key
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.store.runs import ending_of, write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
@@ -195,13 +194,13 @@ def write_table(
         "failures": [str(failure) for failure in failures],
     }
     # A run counts as ended when it has `run.json`, so the files that hold its results are written before.
-    atomic.update_text(folder / "table.json", atomic.json_text(plain))
+    atomic.write_text(folder / "table.json", atomic.json_text(plain))
     manifest_of(whole).write(folder)
-    atomic.update_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
-    atomic.update_text(folder / "answers.json", canonical(found.answers) + "\n")
+    atomic.write_text(folder / "methods.json", atomic.json_text(method_facts(whole)))
+    atomic.write_text(folder / "answers.json", canonical(found.answers) + "\n")
     write_run(folder, about)
     table = [folder / "table.json"]
     render = registry.get("leaderboards", "markdown")
-    atomic.update_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
-    atomic.update_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
+    atomic.write_text(folder / "leaderboard.md", render(table, [str(failure) for failure in failures]))
+    atomic.write_text(folder / "leaderboard.svg", registry.get("leaderboards", "svg")(table))
     return plain, warnings

@@ -30,10 +30,9 @@ from adaptive_bench.runs.evaluation_work import trained_model
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.training_text import draw_calibration
 from adaptive_bench.runs.work_units import DialEvaluation
-from adaptive_bench.source import code_behind
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import timings
-from adaptive_bench.store.records import SCHEMA
+from adaptive_bench.store.keys import code_behind
+from adaptive_bench.store.records import SCHEMA, read_timing, timing_path, write_timing
 from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -61,7 +60,7 @@ class TimingRequest:
 
     specs: tuple[MethodSpec, ...]
     model: str = "nano"
-    batches: tuple[int, ...] = timings.BATCHES
+    batches: tuple[int, ...] = (1, 8, 32)  # one user, a few, and a server
     prompt: int = 128
     new: int = 128
     savings: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
@@ -90,8 +89,8 @@ def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list
         for batch in request.batches:
             for spec in request.specs:
                 content = bench.content(spec, batch)
-                known = None if request.again else timings.read(timings.path_of(request.out, content))
-                records.append(known or timings.write(request.out, content, bench.measure(spec, batch)))
+                known = None if request.again else read_timing(timing_path(request.out, content))
+                records.append(known or write_timing(request.out, content, bench.measure(spec, batch)))
                 task.advance(1, method=str(spec), batch=batch)
     return records
 

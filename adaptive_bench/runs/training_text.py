@@ -16,8 +16,7 @@ from adaptive_bench.evaluation.documents import DRAW_SEED
 from adaptive_bench.evaluation.loading import files_named, files_of
 from adaptive_bench.evaluation.lookup import find_task
 from adaptive_bench.progress import Reporter
-from adaptive_bench.source import FLOORS, plugin_digest
-from adaptive_bench.store.keys import examples_fingerprint, files_fingerprint
+from adaptive_bench.store.keys import FLOORS, examples_fingerprint, files_fingerprint, plugin_digest
 from adaptive_bench.task import Example, ExampleRequest, Task
 
 Split = Literal["train", "calibration"]

@@ -28,7 +28,7 @@ from adaptive_bench.recipe import FlopAxis
 from adaptive_bench.runs.backbone_source import BackboneSource, find_device, planned_backbone
 from adaptive_bench.runs.training_text import as_planned, draw_flop_calibration_text, draw_training
 from adaptive_bench.runs.work_units import DialEvaluation, TrainingRun
-from adaptive_bench.source import check_code, commit
+from adaptive_bench.store.keys import check_code, commit
 from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.manifest import sparing
 from adaptive_bench.store.records import Record

@@ -12,13 +12,19 @@ from typing import Any
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation.sweep import sweep
 from adaptive_bench.progress import Reporter
-from adaptive_bench.source import FLOORS
 from adaptive_bench.spec import MethodSpec
-from adaptive_bench.store import timings
 from adaptive_bench.store.evaluation import Evaluation
-from adaptive_bench.store.manifest import Variant, target_text
-from adaptive_bench.store.records import CHECKPOINT, DialEvaluationRecord, Record
-from adaptive_bench.store.timings import TimeCurve
+from adaptive_bench.store.keys import FLOORS
+from adaptive_bench.store.manifest import Variant
+from adaptive_bench.store.measured import TimeCurve
+from adaptive_bench.store.records import (
+    CHECKPOINT,
+    DialEvaluationRecord,
+    Record,
+    choose_curves,
+    find_curves,
+    setting_label,
+)
 from adaptive_bench.task import DocumentSplit
 
 _VERSIONS = ("torch", "transformers", "python")  # this package is left out, because `code` says what matters of it
@@ -50,7 +56,7 @@ class TrainingRun:
     @property
     def about_target(self) -> str:
         """The target as text, if readers need it to tell trainings apart; else an empty text."""
-        return target_text(self.target, self.has_single_target)
+        return "" if self.target is None or self.has_single_target else f" for {100 * self.target:.4g} %"
 
     @property
     def chain(self) -> tuple[TrainingRun, ...]:
@@ -218,16 +224,16 @@ def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: R
         ours = [sweep for sweep in sweeps if str(sweep.spec) == record["method"]]
         why = _timing_mismatch(record, ours) if ours else None
         if why is not None:
-            left_out[timings.label(record["setting"]), record["method"]] = why
+            left_out[setting_label(record["setting"]), record["method"]] = why
         return why is None
 
-    curves = timings.find_curves(config.out, model, fits)
+    curves = find_curves(config.out, model, fits)
     # A timing that does not fit is not missed where another one of the same setting does.
     missed = {(method, why) for (setting, method), why in left_out.items() if method not in curves.get(setting, ())}
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
         reporter.line(f"Timings that do not fit this run are not used: {told}. Give `adaptive-bench time` again.")
-    curves = timings.choose(curves, config.timing)
+    curves = choose_curves(curves, config.timing)
     return [
         replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
         for one in sweeps

@@ -30,8 +30,7 @@ TEMPORARY = ".tmp"  # ends the name of a file or folder that is still being writ
 _HOST = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 _START = os.urandom(4).hex()  # process numbers are reused; in a container every start may get the same one
 _WRITER = re.compile(rf"\.{_HOST}-(\d+)-([0-9a-f]{{8}})-\d+\.tmp$")
-# Characters of the final name that the temporary name repeats; most file systems allow 255 bytes for the whole.
-_LONGEST = 100  # characters of the final name that the temporary name repeats
+_LONGEST = 100  # characters of the final name that the temporary one repeats; most file systems allow 255 bytes in all
 _OF_THE_SYSTEM = re.compile(r"\(os error \d+\)")  # how libraries written in Rust end the message of a system error
 _numbers = itertools.count()
 _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None)
@@ -89,16 +88,16 @@ def discard(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8."""
-    write_bytes(path, text.encode("utf-8"))
+    """Write a text file in UTF-8, unless it has this content: a finished run can then be read on a read-only disk."""
+    content = text.encode("utf-8")
+    with suppress(OSError):
+        if path.stat().st_size == len(content) and path.read_bytes() == content:
+            return
+    write_bytes(path, content)
 
 
 def write_bytes(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Write a file through a temporary neighbour and an atomic rename.
-
-    Args:
-        mode: Permissions of the file; by default those of a new file.
-    """
+    """Write a file through a temporary neighbour and an atomic rename; `mode` gives its permissions."""
     with writable(path):
         temporary = _temporary(path)
         try:
@@ -129,16 +128,6 @@ def remove(path: Path) -> None:
         trash = _temporary(path)
         path.rename(trash)  # first, so that a kill never leaves half a folder there
         discard(trash)
-
-
-def update_text(path: Path, text: str) -> None:
-    """Write a text file unless it has this content already, so that a finished run can be read on a read-only disk."""
-    content = text.encode("utf-8")
-    del text  # the table of a large run takes tens of megabytes, and would be in memory three times
-    with suppress(OSError):
-        if path.stat().st_size == len(content) and path.read_bytes() == content:
-            return
-    write_bytes(path, content)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -12,21 +12,26 @@ timings.parquet: One row for each method, setting and timed dial value; only if 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow
+from pyarrow import parquet
 
 from adaptive_bench.errors import EnvironmentProblem, message_of, one_line
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
-from adaptive_bench.store.timings import TimeCurve
-
-if TYPE_CHECKING:
-    import pyarrow
+from adaptive_bench.store.measured import (
+    Documents,
+    MeasuredPoint,
+    MeasuredSweep,
+    MeasuredTraining,
+    Measurements,
+    Text,
+    TimeCurve,
+)
 
 POINTS, DOCUMENTS, TEXTS = "points.parquet", "documents.parquet", "texts.parquet"
 TRAINING, TIMINGS = "training.parquet", "timings.parquet"
@@ -36,51 +41,55 @@ _SWEEP = ("method", "task", "seed", "training", "target", "split", "variant")  #
 _CONDITIONS = ("model", "backbone", "recipe", "task_version", "shots", "asked", "contents", "definition")
 _COST = ("tokens", "flops", "parameters_added")
 _FACTS = ("learning_rate", "order_sha256", "seconds", "made_with")
-# Columns by file, each with its type; if the type ends with a question mark, values may be missing.
-_COLUMNS: Mapping[str, Mapping[str, str]] = {
-    POINTS: {
-        **dict.fromkeys(("method", "task", "training", "split", "variant", "made_with"), "text"),
-        **dict.fromkeys(("seed", "documents"), "whole"),
-        **dict.fromkeys(("asked_saving", "dial", "seconds"), "number"),
-        **dict.fromkeys(("levels", "attention_executed", "mlp_executed"), "numbers"),
-        "scores": "by name",
-        **dict.fromkeys(("eligible", "projected_shape", "documents_sha256", *_CONDITIONS), "text?"),
-        "shots": "whole?",
-        **dict.fromkeys(("target", "bytes_per_token"), "number?"),
-        **dict.fromkeys((f"saved_{name}" for name in SAVING_NAMES), "number?"),
-        **dict.fromkeys((f"flops_{phase}" for phase in MATCH_PHASES), "number?"),
-    },
-    DOCUMENTS: {"point": "whole", "document": "whole", "log_likelihood": "number?", "size_bytes": "number?"},
-    TEXTS: {"point": "whole", "document": "whole", "target": "text", "written": "text", "correct": "number?"},
-    TRAINING: {
-        **dict.fromkeys(("training", "method"), "text"),
-        "seed": "whole",
-        **dict.fromkeys(("base", "order_sha256", "made_with", "target_axis"), "text?"),
-        **dict.fromkeys((*_COST, "learning_rate", "seconds", "target_saving", "target_tokens"), "number?"),
-        "target_priced": "by name?",
-        "target_whole_layers": "flag?",
-        **dict.fromkeys(("steps", "losses"), "numbers"),
-    },
-    TIMINGS: {
-        **dict.fromkeys(("method", "setting"), "text"),
-        **dict.fromkeys(("saved_tokens", "saved_time"), "number"),
-        "plain_ms": "number?",
-    },
-}
+_TEXT, _WHOLE, _NUMBER = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+_NUMBERS, _BY_NAME = pyarrow.list_(_NUMBER), pyarrow.map_(_TEXT, _NUMBER)
 _Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """All measurements of an entry.
+def _columns(kind: pyarrow.DataType, *names: str, missing: bool = False) -> list[pyarrow.Field]:
+    """Columns of a type; `missing` says whether values may be missing."""
+    return [pyarrow.field(name, kind, nullable=missing) for name in names]
 
-    Attributes:
-        sweeps: The measured sweeps, in the order in which they were made.
-        trainings: The trainings, each after the training it starts from.
-    """
 
-    sweeps: Sequence[MeasuredSweep]
-    trainings: Sequence[MeasuredTraining]
+_SCHEMAS = {
+    POINTS: [
+        *_columns(_TEXT, "method", "task", "training", "split", "variant", "made_with"),
+        *_columns(_WHOLE, "seed", "documents"),
+        *_columns(_NUMBER, "asked_saving", "dial", "seconds"),
+        *_columns(_NUMBERS, "levels", "attention_executed", "mlp_executed"),
+        *_columns(_BY_NAME, "scores"),
+        *_columns(_TEXT, "eligible", "projected_shape", "documents_sha256", *_CONDITIONS[:4], missing=True),
+        *_columns(_WHOLE, "shots", missing=True),
+        *_columns(_TEXT, *_CONDITIONS[5:], missing=True),
+        *_columns(_NUMBER, "target", "bytes_per_token", missing=True),
+        *_columns(_NUMBER, *(f"saved_{name}" for name in SAVING_NAMES), missing=True),
+        *_columns(_NUMBER, *(f"flops_{phase}" for phase in MATCH_PHASES), missing=True),
+    ],
+    # Besides, a column for each metric.
+    DOCUMENTS: [
+        *_columns(_WHOLE, "point", "document"),
+        *_columns(_NUMBER, "log_likelihood", "size_bytes", missing=True),
+    ],
+    TEXTS: [
+        *_columns(_WHOLE, "point", "document"),
+        *_columns(_TEXT, "target", "written"),
+        *_columns(_NUMBER, "correct", missing=True),
+    ],
+    TRAINING: [
+        *_columns(_TEXT, "training", "method"),
+        *_columns(_WHOLE, "seed"),
+        *_columns(_TEXT, "base", "order_sha256", "made_with", "target_axis", missing=True),
+        *_columns(_NUMBER, *_COST, "learning_rate", "seconds", "target_saving", "target_tokens", missing=True),
+        *_columns(_BY_NAME, "target_priced", missing=True),
+        *_columns(pyarrow.bool_(), "target_whole_layers", missing=True),
+        *_columns(_NUMBERS, "steps", "losses"),
+    ],
+    TIMINGS: [
+        *_columns(_TEXT, "method", "setting"),
+        *_columns(_NUMBER, "saved_tokens", "saved_time"),
+        *_columns(_NUMBER, "plain_ms", missing=True),
+    ],
+}
 
 
 def write(folder: Path, measured: Measurements) -> None:
@@ -214,7 +223,6 @@ def _curve(rows: Sequence[_Row]) -> TimeCurve:
 
 def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
     import pandas
-    import pyarrow
 
     parts = [
         {"point": at, "document": one.numbers, "log_likelihood": one.log_likelihood, "size_bytes": one.size_bytes}
@@ -222,9 +230,15 @@ def _write_documents(file: Path, documents: Sequence[Documents]) -> None:
         for at, one in enumerate(documents)
     ]
     frame = pandas.concat(map(pandas.DataFrame, parts))
-    schema = _schema({**dict.fromkeys(frame.columns, "number?"), **_COLUMNS[DOCUMENTS]})
-    table = pyarrow.Table.from_pandas(frame, schema, preserve_index=False)  # NaN becomes null
+    table = pyarrow.Table.from_pandas(frame, _with_metrics(frame.columns), preserve_index=False)  # NaN becomes null
     _write(file, table.replace_schema_metadata())  # without pandas' description of the frame
+
+
+def _with_metrics(names: Iterable[str]) -> pyarrow.Schema:
+    """Return the columns of a file of documents, of which those that are not known are metrics."""
+    known = _SCHEMAS[DOCUMENTS]
+    metrics = [name for name in names if name not in {one.name for one in known}]
+    return pyarrow.schema([*known, *_columns(_NUMBER, *metrics, missing=True)])
 
 
 def _documents(file: Path) -> dict[int, Documents]:
@@ -249,31 +263,14 @@ def _documents(file: Path) -> dict[int, Documents]:
     return found
 
 
-def _schema(columns: Mapping[str, str]) -> pyarrow.Schema:
-    import pyarrow
-
-    number = pyarrow.float64()
-    types = {
-        "text": pyarrow.string(),
-        "whole": pyarrow.int64(),
-        "number": number,
-        "numbers": pyarrow.list_(number),
-        "by name": pyarrow.map_(pyarrow.string(), number),
-        "flag": pyarrow.bool_(),
-    }
-    return pyarrow.schema([(name, types[kind.rstrip("?")]) for name, kind in columns.items()])
-
-
 def _write_rows(file: Path, rows: Sequence[_Row]) -> None:
-    import pyarrow
-
-    _write(file, pyarrow.Table.from_pylist(rows, _schema(_COLUMNS[file.name])))
+    _write(file, pyarrow.Table.from_pylist(rows, pyarrow.schema(_SCHEMAS[file.name])))
 
 
 def _write(file: Path, table: pyarrow.Table) -> None:
-    from pyarrow import parquet
-
-    parquet.write_table(table, file, compression="zstd", compression_level=19)
+    # Every column is written as one that may lack values.
+    loose = table.cast(pyarrow.schema([one.with_nullable(True) for one in table.schema]))
+    parquet.write_table(loose, file, compression="zstd", compression_level=19)
 
 
 def _rows(file: Path) -> list[_Row]:
@@ -283,35 +280,25 @@ def _rows(file: Path) -> list[_Row]:
 
 def _table(file: Path) -> pyarrow.Table:
     """Read a file and check that its columns are there with the right types, and without missing values where there
-    may be none. The file of documents may have further columns, one for each metric.
+    may be none.
     """
-    import pyarrow
-    from pyarrow import parquet
+    from pyarrow import compute  # takes longer to import than the rest of pyarrow
 
-    columns = dict(_COLUMNS[file.name])
+    schema = pyarrow.schema(_SCHEMAS[file.name])
     try:
         table = parquet.read_table(file)
-        if file.name == DOCUMENTS:
-            columns |= dict.fromkeys(table.column_names, "number?") | columns
-        schema = _schema(columns)
-        for name in [one for one in columns if columns[one].endswith("?") and one not in table.column_names]:
-            # The version that wrote the entry did not have this column.
-            table = table.append_column(name, pyarrow.nulls(len(table), schema.field(name).type))
-        # A cast to a column that may not be null fails if a value is missing.
-        strict = [one.with_nullable(columns[one.name].endswith("?")) for one in schema]
-        table = table.select(list(columns)).cast(pyarrow.schema(strict))
-        if infinite := [name for name in columns if not _is_finite(table[name])]:
+        schema = _with_metrics(table.column_names) if file.name == DOCUMENTS else schema
+        # Adds the columns, without values, that the version that wrote the entry did not have.
+        table = pyarrow.concat_tables([schema.empty_table(), table], promote_options="permissive")
+        table = table.select(schema.names).cast(schema)  # fails if a value is missing that may not be
+        # Missing values are skipped; with `min_count=0` a column that has no others counts as finite.
+        numbers = [name for name in schema.names if table[name].type == _NUMBER]
+        finite = {name: compute.all(compute.is_finite(table[name]), min_count=0).as_py() for name in numbers}
+        if infinite := [name for name in numbers if not finite[name]]:
             raise ValueError(f"{infinite[0]} is a finite number")
         return table
     except (OSError, KeyError, ValueError, pyarrow.ArrowException) as error:
         raise EnvironmentProblem(
-            f"{file.name} is a Parquet file with the columns {', '.join(columns)}, but it cannot be read as one "
+            f"{file.name} is a Parquet file with the columns {', '.join(schema.names)}, but it cannot be read as one "
             f"({one_line(message_of(error), 300)}). Submit the run again."
         ) from error
-
-
-def _is_finite(column: pyarrow.ChunkedArray) -> bool:
-    from pyarrow import compute
-
-    # Missing values are skipped; with `min_count=0` a column that has no others counts as finite.
-    return column.type != "double" or bool(compute.all(compute.is_finite(column), min_count=0).as_py())

@@ -263,15 +263,12 @@ def _sizes(counts: Mapping[str, Any]) -> tuple[float, float, float, float] | Non
         return prefill + decode
 
     work, macs = both("work"), both("macs")
-    columns = {name: macs[:, BUCKETS.index(f"core.{name}")] for name in ("attn_q_o", "attn_kv", "attn_mix", "mlp")}
-    found = (
-        _one(columns["attn_q_o"], work[:, Work.ATTENTION_KEPT]),
-        _one(columns["attn_kv"], work[:, Work.ATTENTION_KEPT]),
-        _one(columns["attn_mix"], work[:, Work.SEEN]),
-        _one(columns["mlp"], work[:, Work.MLP_KEPT]),
+    kept = Work.ATTENTION_KEPT
+    times = {"attn_q_o": kept, "attn_kv": kept, "attn_mix": Work.SEEN, "mlp": Work.MLP_KEPT}
+    q_o, kv, pair, mlp = (
+        _one(macs[:, BUCKETS.index(f"core.{name}")], work[:, column]) for name, column in times.items()
     )
-    # mypy does not narrow a tuple by `in`; none of the four is `None` here.
-    return None if None in found else found  # type: ignore[return-value]
+    return None if q_o is None or kv is None or pair is None or mlp is None else (q_o, kv, pair, mlp)
 
 
 def _one(macs: np.ndarray, times: np.ndarray) -> float | None:

@@ -42,13 +42,7 @@ _LOOK_S = 0.5  # between two looks at the owner that a process waits for
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that works on a record.
-
-    Attributes:
-        host: Name of the machine.
-        pid: Process id.
-        since: When the process took the record.
-    """
+    """A process that works on a record, since the time when it took it."""
 
     host: str
     pid: int
@@ -64,9 +58,7 @@ class Owner:
 
 
 def owner(record: Path) -> Owner | None:
-    """Return the process that works on a record, or that did when it was killed; `None` if there is none, or if the
-    owner file is damaged.
-    """
+    """Return the process that works on a record, or that did when it was killed; `None` if none is named."""
     try:
         found = json.loads((record / OWNER).read_bytes())
         return Owner(found["host"], found["pid"], found["since"])
@@ -99,10 +91,7 @@ def is_held(record: Path) -> bool:
 
 @contextmanager
 def exclusive(record: Path, what: str, reporter: Reporter) -> Iterator[None]:
-    """Take a record as soon as no other process works on it, and hold it within the block.
-
-    Args:
-        what: The work, for the reader.
+    """Take a record as soon as no other process works on it, and hold it within the block; `what` names the work.
 
     Raises:
         Superseded: Raised in the block by its next write: another process has taken the record over.

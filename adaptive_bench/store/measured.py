@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_bench.store.evaluation import MATCH_PHASES, SAVING_NAMES, Evaluation, Sample
-from adaptive_bench.store.timings import TimeCurve
 
 LONGEST_TEXT = 1000  # characters
+_SAME = 1e-6  # shares of saved tokens that are closer count as equal
 Floats = NDArray[np.float64]
 
 
@@ -96,11 +98,8 @@ class MeasuredPoint:
     def of(
         cls, asked: float, one: Evaluation, metrics: Sequence[str], samples: Sequence[Sample], shown: int = 0
     ) -> MeasuredPoint:
-        """Make a point of an evaluation, with its scores in the given metrics, in that order.
-
-        Args:
-            samples: The documents of the evaluation.
-            shown: Number of documents whose texts are wanted, from the first on.
+        """Make a point of an evaluation, with its scores in the given metrics, in that order, and the texts of the
+        first `shown` documents.
         """
         saved = {name: one.saved(*known) for name, known in SAVING_NAMES.items()}
         flops = {phase: one.flops_per_token(phase) for phase in MATCH_PHASES}
@@ -122,6 +121,38 @@ class MeasuredPoint:
             mlp,
             [Text.of(sample) for sample in samples[:shown]],
         )
+
+
+@dataclass(frozen=True)
+class TimeCurve:
+    """Saved time over saved tokens of one method in one setting.
+
+    Attributes:
+        points: Pairs (saved tokens, saved time), rising in saved tokens; no value of saved tokens occurs twice.
+        plain_ms: Milliseconds per new token of the plain model: total time of a batch, reading of prompts included,
+            over the new tokens of all its rows. `None` if the timing does not say.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    plain_ms: float | None = None
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]], plain_ms: float | None = None) -> TimeCurve:
+        """Make a curve of points in any order; points with the same saved tokens are averaged."""
+        grouped = groupby(sorted(pairs), key=lambda pair: round(pair[0] / _SAME))
+        same = [list(group) for _, group in grouped]
+        return cls(tuple((fmean(x for x, _ in group), fmean(y for _, y in group)) for group in same), plain_ms)
+
+    def at(self, saved_tokens: float) -> float | None:
+        """Return the saved time at a share of saved tokens, interpolated; `None` outside of the timed range."""
+        for x, y in self.points:
+            if abs(x - saved_tokens) <= _SAME:
+                return y
+        for (x, y), (next_x, next_y) in pairwise(self.points):
+            if x < saved_tokens < next_x:
+                share = (saved_tokens - x) / (next_x - x)
+                return y * (1 - share) + next_y * share
+        return None
 
 
 @dataclass(frozen=True)
@@ -180,3 +211,16 @@ class MeasuredSweep:
     documents_sha256: str | None
     points: Sequence[MeasuredPoint]
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """Everything that a run has measured.
+
+    Attributes:
+        sweeps: The measured sweeps, in the order in which they were made.
+        trainings: The trainings, each after the training it starts from.
+    """
+
+    sweeps: Sequence[MeasuredSweep]
+    trainings: Sequence[MeasuredTraining]

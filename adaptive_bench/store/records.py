@@ -21,17 +21,19 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, message_of
+from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of
 from adaptive_bench.progress import SilentReporter
 from adaptive_bench.store import atomic, lock
 from adaptive_bench.store.evaluation import Evaluation, Sample
+from adaptive_bench.store.keys import key_of
+from adaptive_bench.store.measured import TimeCurve
 
 FILE = "record.json"
 DOCUMENTS = "documents.jsonl"
@@ -48,8 +50,7 @@ class Record:
         self.folder = folder
 
     def read(self, section: str) -> dict[str, Any] | None:
-        """Return a section of the record; `None` if it is missing. The returned mapping is shared between callers and
-        must not be changed.
+        """Return a section of the record; `None` if it is missing. Callers share it and must not change it.
 
         Raises:
             EnvironmentProblem: The record cannot be read, or a newer version wrote it.
@@ -131,8 +132,7 @@ class DialEvaluationRecord(Record):
     """The folder of one sweep, with its measured points by the share of saved tokens they were asked for.
 
     Args:
-        own: Savings of the points to show; points of the folder that were asked for other savings belong to another run
-            that shares the sweep. By default all points are shown.
+        own: Savings of the points to show, by default all; others belong to another run that shares the sweep.
     """
 
     def __init__(self, folder: Path, own: Collection[float] | None = None) -> None:
@@ -156,11 +156,7 @@ class DialEvaluationRecord(Record):
         return found
 
     def add_probe(self, saving: float, saved: Mapping[str, float | None] | None) -> None:
-        """Write the savings that `probe` returns.
-
-        Args:
-            saved: Savings by axis; `None` if there is no held-out text.
-        """
+        """Write the savings by axis that `probe` returns; `None` if there is no held-out text."""
         known = {} if (probes := self.read("probes")) is None else probes["saved"]
         found = {} if saved is None else {f"{saving:g}": saved}
         self.write("probes", {"text": saved is not None, "saved": known | found})
@@ -183,14 +179,8 @@ class DialEvaluationRecord(Record):
         return float(self._listed()[f"{saving:g}"]["wall_s"])
 
     def samples(self, saving: float, most: int | None = None) -> list[Sample]:
-        """Return the documents of a measured point, in order; empty if there is no such point. Only the point at
-        saving 0 has prompts.
-
-        Args:
-            most: Return at most so many of the first documents; by default all.
-
-        Raises:
-            EnvironmentProblem: The file is damaged.
+        """Return the documents of a measured point, in order, or the first `most`; empty if there is no such point.
+        Only the point at saving 0 has prompts.
         """
         if (known := self._listed().get(f"{saving:g}")) is None:
             return []
@@ -266,13 +256,74 @@ SCHEMA = 3  # in schema 2 each section of a record was a file
 
 
 def check_schema(values: Mapping[str, Any], path: Path | str) -> None:
-    """Refuse a file that a newer version wrote. A file without a schema number is accepted.
-
-    Raises:
-        EnvironmentProblem: The file has a newer schema.
-    """
+    """Refuse a file that a newer version wrote. A file without a schema number is accepted."""
     if (found := values.get("schema", SCHEMA)) > SCHEMA:
         raise EnvironmentProblem(
             f"This version of adaptive-bench reads files of schema {SCHEMA} or earlier, got schema {found!r} in "
             f"{str(path)!r}. Install the version that wrote it, or choose another --out."
         )
+
+
+# Timings: `<out>/time/<key>.json` for each method spec, model and setting. A setting is the circumstances of a timing:
+# device, threads, precision, batch, prompt tokens and new tokens. Times of different settings are never compared.
+
+TimeCurves = Mapping[str, Mapping[str, TimeCurve]]  # by setting in words, then by method spec
+
+
+def setting_label(setting: Mapping[str, Any]) -> str:
+    """Return a setting in words, the device last: `batch 8, 128+128 tokens, 1 thread, <cpu>`."""
+    parts = [f"batch {setting['batch']}", f"{setting['prompt']}+{setting['new']} tokens"]
+    if setting["precision"] != "fp32":
+        parts.append(setting["precision"])
+    if setting["device"] == "cpu":
+        parts.append(f"{setting['threads']} thread{'' if setting['threads'] == 1 else 's'}")
+    return ", ".join([*parts, setting["device_name"]])
+
+
+def timing_path(out: Path, content: Mapping[str, Any]) -> Path:
+    """Return the path of the timing that depends on `content`."""
+    return out / "time" / f"{key_of(content)}.json"
+
+
+def write_timing(out: Path, content: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a timing: `content` is what it depends on, `result` what was measured."""
+    timing = {**content, **result}
+    atomic.write_json(timing_path(out, content), timing)
+    return timing
+
+
+def read_timing(path: Path) -> dict[str, Any] | None:
+    """Read a timing; `None` if it does not exist."""
+    if not path.is_file():
+        return None
+    timing: dict[str, Any] = json.loads(path.read_bytes())
+    check_schema(timing, path)
+    return timing
+
+
+def find_curves(
+    out: Path, fingerprint: str, fits: Callable[[Mapping[str, Any]], bool] = lambda _: True
+) -> dict[str, dict[str, TimeCurve]]:
+    """Return the time curves of every method spec that was timed on a model, by setting; the newest timing counts.
+
+    Args:
+        fits: Says of each timing of the model whether it was made with the code that is installed now.
+    """
+    found = [read_timing(path) for path in sorted((out / "time").glob("*.json"))]
+    ours = [one for one in found if one is not None and one["model_fingerprint"] == fingerprint and fits(one)]
+    curves: dict[str, dict[str, TimeCurve]] = {}
+    for timing in sorted(ours, key=lambda one: str(one["date"])):  # a newer one replaces an older one
+        points = ((float(one["saved"]["tokens"]), float(one["saved_time"]["total"])) for one in timing["points"])
+        per_s = timing.get("plain", {}).get("tokens_per_s")
+        curve = TimeCurve.of(points, 1000 / float(per_s) if per_s else None)  # ms per token
+        curves.setdefault(setting_label(timing["setting"]), {})[timing["method"]] = curve
+    return dict(sorted(curves.items()))
+
+
+def choose_curves(curves: TimeCurves, wanted: str | None) -> TimeCurves:
+    """Return the settings whose label contains a text, a `UsageError` if none does; without a text, all of them."""
+    found = {setting: by_spec for setting, by_spec in curves.items() if wanted is None or wanted in setting}
+    if wanted is not None and not found:
+        there = "; ".join(curves) or "none"
+        raise UsageError(f"--timing is part of the name of a setting, got {wanted!r}. There is: {there}.")
+    return found

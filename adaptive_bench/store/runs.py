@@ -47,13 +47,8 @@ def is_output(folder: Path) -> bool:
 
 
 def check_output(out: Path) -> None:
-    """Refuse an output folder that was named but does not exist. The default folder may be missing, as it is before the
-    first run.
-
-    Raises:
-        EnvironmentProblem: The folder is missing.
-    """
-    if not out.is_dir() and out != DEFAULT_OUT:
+    """Refuse an output folder that does not exist."""
+    if not out.is_dir() and out != DEFAULT_OUT:  # which is missing before the first run
         raise EnvironmentProblem(
             f"Runs are looked for in the folder that they were written to, but {str(out)!r} does not exist. Correct "
             f"--out."
@@ -110,30 +105,21 @@ def _is_called(name: str, text: str) -> bool:
 
 
 def run_folders(out: Path) -> list[Path]:
-    """List the runs that were begun in an output folder or anywhere below it, the newest first. Folders of records and
-    folders that cannot be read are passed over.
-    """
+    """List the runs that were begun in an output folder or anywhere below it, the newest first."""
     return _begun(_with_file(out, BEGUN))
 
 
 def run_name(folder: Path) -> str:
-    """Return the shortest text by which `find_run` finds a run: its name, after the output folder unless that is the
-    default.
-    """
+    """Return the shortest text by which `find_run` finds a run."""
     home = folder.parent.parent
     if folder.parent.name != "runs":
         return str(folder)
     return folder.name if home == DEFAULT_OUT else str(home / folder.name)
 
 
-def quoted_name(folder: Path) -> str:
-    """Return `run_name`, quoted for a shell."""
-    return shlex.quote(run_name(folder))
-
-
 def retry_command(folder: Path) -> str:
     """Return the command that continues a run, or writes its files again from its records."""
-    return f"adaptive-bench retry {quoted_name(folder)}"
+    return f"adaptive-bench retry {shlex.quote(run_name(folder))}"
 
 
 def run_command(folder: Path, plugins: Iterable[Path]) -> str:
@@ -143,8 +129,8 @@ def run_command(folder: Path, plugins: Iterable[Path]) -> str:
 
 
 def tables(folder: Path) -> list[Path]:
-    """List the table of a run's or entry's folder, or those of every ended run and every entry below a folder. The
-    paths are given even if a table was lost: whoever reads it reports that.
+    """List the table of a run or an entry, or those of every ended run and every entry below a folder. The paths are
+    given even if a table was lost: whoever reads it reports that.
 
     Raises:
         UsageError: There is neither a run nor an entry.
@@ -165,20 +151,9 @@ def tables_below(folder: Path) -> list[Path]:
 
 
 def newest(folder: Path) -> Path:
-    """Return the table of the run below an output folder that ended last.
-
-    Raises:
-        EnvironmentProblem: The folder does not exist, or no run in it has ended.
-    """
+    """Return the table of the run below an output folder that ended last."""
     check_output(folder)
-    try:
-        found = tables(folder)
-    except UsageError as error:  # no run was named, so the command is not wrong
-        raise EnvironmentProblem(
-            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the output folder of "
-            f"other runs with --out."
-        ) from error
-    return max(found, key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
+    return max(tables(folder), key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
 
 
 def _with_file(above: Path, *names: str) -> list[Path]:
@@ -208,17 +183,12 @@ def is_run(folder: Path) -> bool:
 
 
 def check_run(folder: Path) -> None:
-    """Refuse a folder that is not a run.
-
-    Raises:
-        UsageError: It is another folder, or an entry; the message says what can be done with an entry.
-    """
+    """Refuse a folder that is an entry or anything else but a run."""
     if is_entry(folder):
         quoted = shlex.quote(str(folder))
         raise UsageError(
             f"A run has its records beside it, but {str(folder)!r} is an entry of a board. `adaptive-bench leaderboard "
-            f"verify {quoted}` prints its table, `adaptive-bench leaderboard build {quoted}` makes its board, and "
-            f"`adaptive-bench run --config {quoted}/config.yaml` is the run again."
+            f"verify {quoted}` prints its table."
         )
     if not is_run(folder):
         raise UsageError(
@@ -232,27 +202,8 @@ def plugins_in(folder: Path) -> list[Path]:
     return [Path(path) for path in read_json(file).get("plugins", ())] if file.is_file() else []
 
 
-def config_in(folder: Path) -> dict[str, Any]:
-    """Read the `config.yaml` of a run.
-
-    Raises:
-        EnvironmentProblem: The file is damaged or missing.
-    """
-    try:
-        return read_mapping(folder / "config.yaml")
-    except UsageError as error:  # not the user's fault: the program wrote the file
-        raise EnvironmentProblem(
-            f"A run is read by its config.yaml. {error} Put the run's own file back; or give `adaptive-bench run` the "
-            f"options that the run was made with: it writes the file again and computes nothing twice."
-        ) from error
-
-
 def read_json(path: Path) -> Any:
-    """Read a JSON file that a run wrote into its folder.
-
-    Raises:
-        EnvironmentProblem: The file cannot be read; the message gives the command that writes it again.
-    """
+    """Read a JSON file that a run wrote into its folder; the error says how to write it again."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -260,11 +211,7 @@ def read_json(path: Path) -> Any:
 
 
 def unusable(path: Path, why: str) -> EnvironmentProblem:
-    """Return an error that says what is wrong with a file of a run, and which command writes it again from the records.
-
-    Args:
-        why: Predicate of the sentence whose subject is the file, such as `is missing`.
-    """
+    """Return an error that says what is wrong with a file of a run, such as `is missing`, and how to write it again."""
     command = retry_command(path.parent)
     return EnvironmentProblem(f"The file {str(path)!r} {why.rstrip('.')}. To write it again: `{command}`.")
 
@@ -275,11 +222,7 @@ def write_run(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def ending_of(folder: Path) -> dict[str, Any]:
-    """Read `run.json`, which says how a run ended; empty if the run has not ended.
-
-    Raises:
-        EnvironmentProblem: The file cannot be read.
-    """
+    """Read `run.json`, which says how a run ended; empty if the run has not ended."""
     about: dict[str, Any] = read_json(folder / ENDED) if (folder / ENDED).is_file() else {}
     return about
 
@@ -287,12 +230,9 @@ def ending_of(folder: Path) -> dict[str, Any]:
 def read_run(config: Path) -> dict[str, Any]:
     """Read a run's `config.yaml`, joined with its `command.json` (how the run began) and its `run.json` (how it ended).
     For a damaged run, return only `state` and `problem`.
-
-    Args:
-        config: The run's `config.yaml`.
     """
     try:
-        about = config_in(config.parent)
+        about = read_mapping(config)
         if (command := config.with_name("command.json")).is_file():
             about |= read_json(command)
         about |= ending_of(config.parent)
@@ -373,11 +313,6 @@ def as_csv(rows: Rows) -> str:
     writer.writeheader()
     writer.writerows(found)
     return text.getvalue()
-
-
-def as_json(rows: Rows) -> str:
-    """Return a JSON list of objects that all have the same keys."""
-    return json.dumps(alike(rows), ensure_ascii=False) + "\n"
 
 
 def as_parquet(rows: Rows) -> bytes:

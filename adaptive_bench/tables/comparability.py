@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from adaptive_bench.source import TABLES
+from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import ending_of
 
 _UNKNOWN = "of an earlier version"
@@ -171,7 +171,7 @@ def not_to_be_quoted(folders: Iterable[Path]) -> list[str]:
 
 def made_by_other_rules(folders: Iterable[Path]) -> list[str]:
     """Return a sentence for each run whose table was matched and tested by another version of the rules than this
-    package has (`source.TABLES`).
+    package has (`store.keys.TABLES`).
     """
     found = []
     for folder in folders:

@@ -7,7 +7,7 @@ from small_runs import run_config
 
 from adaptive_bench.leaderboard.entry import read_entry
 from adaptive_bench.runs import run
-from adaptive_bench.source import TABLES
+from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from adaptive_bench.source import TABLES
+from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.runs import run_command, tables, write_run
 

@@ -1,6 +1,6 @@
 """What the code computes on tiny models. `python tests/golden/outputs.py` writes it beside the versions of the code.
 
-Whoever changes what is computed raises a version (`adaptive_bench/source.py`, or `VERSION` in a method's file) and
+Whoever changes what is computed raises a version (`adaptive_bench/store/keys.py`, or `VERSION` in a method's file) and
 gives this command; `test_golden.py` fails where only one of the two was done.
 """
 
@@ -22,8 +22,8 @@ from golden_models import SHUFFLED, WITHOUT_A_KIND, families
 
 from adaptive_bench import registry
 from adaptive_bench.model.text_decisions import recorded_decisions
-from adaptive_bench.source import FLOORS, TABLES, code_behind
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store.keys import FLOORS, TABLES, code_behind
 from adaptive_bench.testing.subject import SHARES, ShortTraining, Subject, calibrate, random_text, spread, trained_model
 from adaptive_bench.testing.suite import method_specs
 

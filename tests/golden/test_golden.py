@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from adaptive_bench.source import FLOORS, TABLES
+from adaptive_bench.store.keys import FLOORS, TABLES
 
 sys.path.insert(0, str(Path(__file__).parent))  # the parts of `outputs`, which is a script of its own
 outputs = SimpleNamespace(**runpy.run_path(str(Path(__file__).with_name("outputs.py"))))
@@ -52,12 +52,12 @@ def test_outputs_of_groups(group, tmp_path):
     (raised,) = (version for name, version in VERSIONS.items() if group == name or group.startswith(f"{name} "))
     values = outputs.groups()[group](tmp_path)
     places = outputs.moved(GOLDEN.get(group), json.loads(json.dumps(values)))
-    assert not places, f"{group} moved in {places}: raise {raised} in adaptive_bench/source.py, {AGAIN}."
+    assert not places, f"{group} moved in {places}: raise {raised} in adaptive_bench/store/keys.py, {AGAIN}."
 
 
 def test_outputs_of_tasks():
     places = outputs.moved(GOLDEN["tasks"], outputs.of_tasks())
-    assert not places, f"Tasks moved in {places}: raise FLOORS['tasks'] in adaptive_bench/source.py, {AGAIN}."
+    assert not places, f"Tasks moved in {places}: raise FLOORS['tasks'] in adaptive_bench/store/keys.py, {AGAIN}."
 
 
 def test_outputs_of_an_evaluation(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from swept_board import board_with, right
 
 from adaptive_bench.leaderboard.site import build
-from adaptive_bench.source import TABLES
+from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import write_run
 
 pytestmark = pytest.mark.browser

@@ -26,7 +26,7 @@ from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.swept_answers import read_answers
 from adaptive_bench.leaderboard.table_cells import long, short
-from adaptive_bench.source import TABLES, code_of
+from adaptive_bench.store.keys import TABLES, code_of
 from adaptive_bench.store.runs import as_parquet, write_run
 
 METHODS = ("dense", "base", "random_skip", "static_depth", "gateskip@paper", "mod[capacity=0.5]")

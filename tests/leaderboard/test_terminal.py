@@ -20,7 +20,7 @@ from adaptive_bench.leaderboard.table_cells import (
     short,
 )
 from adaptive_bench.leaderboard.terminal import broken, render
-from adaptive_bench.source import TABLES
+from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import write_run
 
 

@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 
-from adaptive_bench import source
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.model.generation import new_tokens
 from adaptive_bench.model.stored_calibration import names
 from adaptive_bench.spec import MethodSpec
+from adaptive_bench.store import keys
 
 
 def test_only_safetensors_and_json_are_written(make_model, make_backbone, tmp_path):
@@ -96,7 +96,7 @@ def test_a_later_schema(make_model, make_backbone, tmp_path):
 def test_what_another_version_of_a_method_calibrated_is_left_out(shared_model, tmp_path, monkeypatch):
     shared_model("mod").save_pretrained(tmp_path)
     assert AdaptiveModel.from_pretrained(tmp_path).method.thresholds.shares.numel()
-    monkeypatch.setattr(source, "_version", lambda file: 99)
+    monkeypatch.setattr(keys, "_version", lambda file: 99)
     with pytest.warns(UserWarning, match="another version of 'mod'"):
         model = AdaptiveModel.from_pretrained(tmp_path)
     assert not model.method.thresholds.shares.numel()

@@ -11,15 +11,14 @@ import yaml
 from finished_run import change, read, scores_of, table_only, without_point
 from small_runs import untimed
 
-from adaptive_bench import source
 from adaptive_bench.cli.listing import runs_in
 from adaptive_bench.cli.show import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs import training_work as training
 from adaptive_bench.runs.trained import config_of, find_model, work_of
-from adaptive_bench.store import manifest
-from adaptive_bench.store.inventory import pieces
+from adaptive_bench.store import keys, manifest
+from adaptive_bench.store.manifest import pieces
 from adaptive_bench.store.records import DialEvaluationRecord, Record
 from adaptive_bench.store.runs import find_run, read_json
 
@@ -123,7 +122,7 @@ def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_
     whole = plan(config)
     written = read(outcome.folder)
     shutil.rmtree(config.model)
-    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))
+    monkeypatch.setattr(keys, "FLOORS", dict.fromkeys(keys.FLOORS, 2))
     found = work_of(outcome.folder)
     assert [str(training) for training in found.trainings] == [str(training) for training in whole.trainings]
     assert [(str(sweep), sweep.folder) for sweep in found.sweeps] == [(str(one), one.folder) for one in whole.sweeps]
@@ -136,7 +135,7 @@ def test_readers_need_neither_model_nor_the_code_that_measured(config_of, model_
 def test_a_finished_table_is_not_replaced_by_that_of_a_run_that_fails(finished, monkeypatch):
     config, folder, _ = finished
     listed, rows = (folder / manifest.FILE).read_bytes(), rows_of(folder)
-    monkeypatch.setattr(source, "FLOORS", dict.fromkeys(source.FLOORS, 2))  # everything is to be made anew, and cannot
+    monkeypatch.setattr(keys, "FLOORS", dict.fromkeys(keys.FLOORS, 2))  # everything is to be made anew, and cannot
     monkeypatch.setattr(training, "train", lambda *_, **__: (_ for _ in ()).throw(EnvironmentProblem("not today")))
     again = run(config)
     assert again.exit_code == 1 and any("not replaced by a poorer one" in warning for warning in again.warnings)

@@ -16,7 +16,7 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.model_checks import model_facts
 from adaptive_bench.store import atomic
-from adaptive_bench.store.inventory import pieces
+from adaptive_bench.store.manifest import pieces
 from adaptive_bench.training import loop, resume
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from adaptive_bench.runs import plan, run
 from adaptive_bench.runs.run_table import outcome_of
 from adaptive_bench.runs.trained import run_name, work_of
 from adaptive_bench.store import manifest
-from adaptive_bench.store.inventory import pieces
 from adaptive_bench.store.keys import USUAL, key_of
+from adaptive_bench.store.manifest import pieces
 
 WORTH = ("shuffled_score", "decisions_worth", "decisions_low", "decisions_high", "shuffled_apart")
 

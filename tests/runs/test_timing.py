@@ -13,10 +13,10 @@ from adaptive_bench.runs import run
 from adaptive_bench.runs.backbone_source import find_backbone
 from adaptive_bench.runs.run_plan import plan
 from adaptive_bench.runs.timing import TimingRequest, time_specs
-from adaptive_bench.source import code_behind
 from adaptive_bench.spec import parse_specs
-from adaptive_bench.store import timings
-from adaptive_bench.store.timings import TimeCurve
+from adaptive_bench.store.keys import code_behind
+from adaptive_bench.store.measured import TimeCurve
+from adaptive_bench.store.records import choose_curves, find_curves, setting_label, write_timing
 
 SETTING = {"device": "cpu", "device_name": "A", "threads": 1, "precision": "fp32", "batch": 1, "prompt": 8, "new": 4}
 
@@ -42,7 +42,7 @@ def request_of(model_folder, tmp_path):
 def _record(out, *, method="mod", date="1", time=0.3, **setting):
     point = {"saved": {"tokens": 0.5}, "saved_time": {"total": time}}
     content = {"method": method, "model_fingerprint": "m", "setting": SETTING | setting, "n": (date, time)}
-    return timings.write(out, content, {"date": date, "points": [point]})
+    return write_timing(out, content, {"date": date, "points": [point]})
 
 
 def test_a_record_says_what_was_timed_and_is_found_again(request_of, tmp_path):
@@ -66,13 +66,13 @@ def test_settings_are_never_mixed_and_the_newest_record_counts(tmp_path):
     _record(tmp_path, date="0", time=0.3)
     for other in ({"device_name": "B"}, {"threads": 2}, {"batch": 8}, {"precision": "bf16"}, {"new": 5}):
         _record(tmp_path, time=0.9, **other)
-    curves = timings.find_curves(tmp_path, "m")
+    curves = find_curves(tmp_path, "m")
     assert len(curves) == 6
     assert curves["batch 1, 8+4 tokens, 1 thread, A"]["mod"].at(0.5) == 0.2
-    assert timings.find_curves(tmp_path, "another model") == {}
+    assert find_curves(tmp_path, "another model") == {}
     with pytest.raises(UsageError, match="--timing"):
-        timings.choose(curves, "batch 9")
-    assert list(timings.choose(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
+        choose_curves(curves, "batch 9")
+    assert list(choose_curves(curves, "batch 8")) == ["batch 8, 8+4 tokens, 1 thread, A"]
 
 
 def test_texts_longer_than_the_context_are_refused(request_of):
@@ -87,7 +87,7 @@ def test_the_checkpoints_of_a_run_are_timed_and_the_run_has_their_times_afterwar
     assert record["weights"].startswith("checkpoint ") and "nano_qa_ll" in record["tokens"]
     answers = json.loads((run(config).folder / "answers.json").read_text())
     assert {name for point in answers["sweeps"][0]["points"] for name in point["times"]} == {
-        timings.label(record["setting"])
+        setting_label(record["setting"])
     }
 
 
@@ -108,9 +108,9 @@ def test_a_timing_of_other_code_weights_or_versions_is_not_used_and_that_is_said
     ]
     for batch, other in enumerate(others, 1):
         content = right | other | {"setting": SETTING | {"batch": batch}}
-        timings.write(config.out, content, {"date": "1", "points": []})
+        write_timing(config.out, content, {"date": "1", "points": []})
     (sweep,) = plan(config, lines).sweeps
-    assert list(sweep.curves) == [timings.label(SETTING)]
+    assert list(sweep.curves) == [setting_label(SETTING)]
     (line,) = lines.lines
     assert all(f"random_skip (other {why})" in line for why in ("code", "weights", "versions"))
 

@@ -5,10 +5,17 @@ import pytest
 import torch
 
 from adaptive_bench.errors import EnvironmentProblem
-from adaptive_bench.store.entry_files import Measurements, read, write
+from adaptive_bench.store.entry_files import read, write
 from adaptive_bench.store.evaluation import token_bytes
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredSweep, MeasuredTraining, Text
-from adaptive_bench.store.timings import TimeCurve
+from adaptive_bench.store.measured import (
+    Documents,
+    MeasuredPoint,
+    MeasuredSweep,
+    MeasuredTraining,
+    Measurements,
+    Text,
+    TimeCurve,
+)
 
 TARGET = {"axis": "net", "saving": 0.2, "tokens": 0.21, "whole_layers": None, "priced": {"net": 0.19, "core": 1 / 3}}
 BASE = MeasuredTraining("aa", "dense", 1, cost={"tokens": 3, "flops": 1e15 / 3, "parameters_added": 0}, steps=[1, 2])

@@ -13,9 +13,10 @@ from typing import Any
 from model_folder import write_model_folder
 from safetensors.torch import load_file, save_file
 
-from adaptive_bench import registry, source
+from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
 from adaptive_bench.evaluation import lookup
+from adaptive_bench.store import keys
 
 TASK_YAML = """
 include: ../shared/metric.yaml
@@ -167,8 +168,8 @@ class World:
         """What a new process of Python would do."""
         registry._registered.clear()
         self.unload()
-        source._loaded.clear()
-        for cached in (source._files, source._mentioned, lookup._load):
+        keys._loaded.clear()
+        for cached in (keys._files, keys._mentioned, lookup._load):
             cached.cache_clear()
         for folder in self.folder.rglob("__pycache__"):
             shutil.rmtree(folder)

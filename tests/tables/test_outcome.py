@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from swept_board import METRIC, sweep_of
 
 from adaptive_bench.store.evaluation import Evaluation
-from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredTraining
-from adaptive_bench.store.timings import TimeCurve
+from adaptive_bench.store.measured import Documents, MeasuredPoint, MeasuredTraining, TimeCurve
 from adaptive_bench.tables.comparison import paired_difference
 from adaptive_bench.tables.intervals import interval
 from adaptive_bench.tables.matching import flaws, interpolated, meets, nearest

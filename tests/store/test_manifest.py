@@ -8,7 +8,7 @@ import pytest
 
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import SilentReporter
-from adaptive_bench.store import inventory, lock, manifest
+from adaptive_bench.store import atomic, lock, manifest
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry
 from adaptive_bench.store.records import Record
 
@@ -56,6 +56,11 @@ def _folder(out, draw):
     return trainings, evaluations, trials, bases, runs
 
 
+def _remove(found):
+    for one in found:
+        atomic.remove(one.folder)
+
+
 def _there(out):
     return {path.parent.relative_to(out / "records").as_posix() for path in (out / "records").rglob("record.json")}
 
@@ -79,18 +84,18 @@ def test_what_runs_refer_to_stays_and_all_else_goes(tmp_path, seed):
     kept_trials = {one for one in (*trainings, *evaluations) if one.partition("/")[0] in trials}
     while more := {bases[one] for one in kept_trials if one in bases} - kept_trials:
         kept_trials |= more
-    found = inventory.of_output(tmp_path)
-    inventory.remove(found)
+    found = manifest.unreferenced(tmp_path)
+    _remove(found)
     assert _there(tmp_path) == _needed(runs, bases) | kept_trials
-    inventory.remove(inventory.of_output(tmp_path, trials=True))
+    _remove(manifest.unreferenced(tmp_path, trials=True))
     assert _there(tmp_path) == _needed(runs, bases)
     while runs:
         gone, before = runs.pop(draw.randrange(len(runs))), _there(tmp_path)
         own = _needed([gone], {})
-        inventory.remove(inventory.of_run(gone))
+        _remove(manifest.removable_with(gone))
         assert not gone.exists() and _needed(runs, bases) <= _there(tmp_path)
         assert before - _there(tmp_path) <= own, "what the run does not list"
-        inventory.remove(inventory.of_output(tmp_path, trials=True))
+        _remove(manifest.unreferenced(tmp_path, trials=True))
         assert _there(tmp_path) == _needed(runs, bases)
 
 
@@ -101,11 +106,11 @@ def test_while_somebody_is_at_a_record_nothing_is_removed(tmp_path):
     run = _run(tmp_path, "run", ["own"], [], {})
     with lock.exclusive(tmp_path / "records" / "own", "train", SilentReporter()):
         with pytest.raises(EnvironmentProblem, match="under way"):
-            inventory.of_run(run)
+            manifest.removable_with(run)
         with pytest.raises(EnvironmentProblem, match="under way"):
-            inventory.of_output(tmp_path)
-    assert [one.folder.name for one in inventory.of_output(tmp_path)] == ["free"]
-    assert [one.folder.name for one in inventory.of_run(run)] == ["run", "own"]
+            manifest.unreferenced(tmp_path)
+    assert [one.folder.name for one in manifest.unreferenced(tmp_path)] == ["free"]
+    assert [one.folder.name for one in manifest.removable_with(run)] == ["run", "own"]
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -114,12 +119,12 @@ def test_where_nobody_can_tell_what_a_run_refers_to_nothing_is_removed(tmp_path,
     broken, other = (_run(tmp_path, name, ["own"], [], {}) for name in ("broken", "other"))
     file = broken / manifest.FILE
     file.unlink() if lost else file.write_text(file.read_text()[:-9])
-    for look in (lambda: inventory.of_output(tmp_path), lambda: inventory.of_run(other)):
+    for look in (lambda: manifest.unreferenced(tmp_path), lambda: manifest.removable_with(other)):
         with pytest.raises(EnvironmentProblem, match=r"are not known: .*adaptive-bench rm"):
             look()
-    assert [one.folder for one in inventory.of_run(broken)] == [broken], "its own folder alone is known"
-    inventory.remove(inventory.of_run(broken))
-    assert len(inventory.of_run(other)) == 2
+    assert [one.folder for one in manifest.removable_with(broken)] == [broken], "its own folder alone is known"
+    _remove(manifest.removable_with(broken))
+    assert len(manifest.removable_with(other)) == 2
 
 
 def test_a_run_on_a_disk_that_is_not_there_keeps_everything(tmp_path):
@@ -127,10 +132,10 @@ def test_a_run_on_a_disk_that_is_not_there_keeps_everything(tmp_path):
     run = _run(tmp_path, "mine", ["own"], [], {})
     run.rename(tmp_path / "disk")
     run.symlink_to(tmp_path / "disk")
-    assert inventory.of_output(tmp_path) == []
+    assert manifest.unreferenced(tmp_path) == []
     (tmp_path / "disk").rename(tmp_path / "gone")
     with pytest.raises(EnvironmentProblem, match="are not known"):
-        inventory.of_output(tmp_path)
+        manifest.unreferenced(tmp_path)
 
 
 def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
@@ -144,4 +149,4 @@ def test_what_is_no_run_of_an_output_folder_is_refused(tmp_path):
     (entry / "points.parquet").touch()
     for path in (folder, linked, entry, tmp_path, Path("nowhere")):
         with pytest.raises(UsageError, match=r"config\.yaml|lies elsewhere|an entry of a board|no such run"):
-            inventory.of_run(path)
+            manifest.removable_with(path)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from adaptive_bench import registry, source, task
+from adaptive_bench import registry, task
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.store import keys
 
 METHOD = """
 from adaptive_bench.method import Decision, DialSpec, Method, register
@@ -30,8 +31,8 @@ def _nothing_is_known(monkeypatch):
 
 
 def forget():
-    source._loaded.clear()
-    for cached in (source._files, source._mentioned):
+    keys._loaded.clear()
+    for cached in (keys._files, keys._mentioned):
         cached.cache_clear()
 
 
@@ -47,40 +48,40 @@ def plugin(path, name="mine", imports="", base="Method"):
 
 def digest(name="mine"):
     forget()
-    return source.code_behind(name, "training")["source"]
+    return keys.code_behind(name, "training")["source"]
 
 
 def test_methods_of_ours_have_versions_and_know_whom_they_build_on():
-    every = {name: source.code_behind(name, "training") for name in registry.names("methods")}
+    every = {name: keys.code_behind(name, "training") for name in registry.names("methods")}
     assert set(every["gated"]["methods"]) == {"gated", "gateskip"}
     assert set(every["mod"]["methods"]) == {"mod"}
     assert all("source" not in about for about in every.values())
     assert {"training", "engine", "model", "method"} < every["mod"].keys()
-    assert "training" not in source.code_behind("mod", "evaluation")
-    assert len({source.code_of(name) for name in every}) == len(every)
+    assert "training" not in keys.code_behind("mod", "evaluation")
+    assert len({keys.code_of(name) for name in every}) == len(every)
 
 
 def test_a_comment_and_a_rename_change_no_code_and_a_raised_version_that_of_those_it_concerns(monkeypatch, tmp_path):
     home = shutil.copytree(Path(registry.file_of("methods", "gateskip")).parent, tmp_path / "methods")
     monkeypatch.setattr(registry, "file_of", lambda group, name: home / f"{name}.py")
-    before = {name: source.code_of(name) for name in ("gateskip", "gated", "mod")}
+    before = {name: keys.code_of(name) for name in ("gateskip", "gated", "mod")}
     forget()
     text = (home / "gateskip.py").read_text().replace("decide", "choose")
     write(home / "gateskip.py", text + "\n# a comment, and no new number\n")
-    assert {name: source.code_of(name) for name in before} == before
+    assert {name: keys.code_of(name) for name in before} == before
     forget()
     write(home / "gateskip.py", (home / "gateskip.py").read_text() + "\nVERSION = 2\n")
-    assert [name for name in before if source.code_of(name) != before[name]] == ["gateskip", "gated"]
+    assert [name for name in before if keys.code_of(name) != before[name]] == ["gateskip", "gated"]
     forget()
-    monkeypatch.setitem(source.FLOORS, "engine", 2)
-    assert source.code_of("mod") != before["mod"]
+    monkeypatch.setitem(keys.FLOORS, "engine", 2)
+    assert keys.code_of("mod") != before["mod"]
 
 
 def test_how_dials_are_solved_for_concerns_the_methods_that_solve_and_plugins(tmp_path):
     registry.load_plugin(plugin(tmp_path / "mine.py"))
     for name in registry.names("methods"):
         concerned = registry.is_foreign("methods", name) or registry.get("methods", name).solves_dial
-        assert ("dials" in source.code_behind(name, "evaluation")) == concerned, name
+        assert ("dials" in keys.code_behind(name, "evaluation")) == concerned, name
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def test_a_base_class_of_another_plugin_file_and_the_version_of_one_of_ours_are_
     assert digest() != before
     of_ours = {"imports": "from adaptive_bench.methods.gateskip import GateSkip", "base": "GateSkip"}
     registry.load_plugin(plugin(tmp_path / "ours.py", "ours", **of_ours))
-    assert set(source.code_behind("ours", "training")["methods"]) == {"gateskip"}
+    assert set(keys.code_behind("ours", "training")["methods"]) == {"gateskip"}
 
 
 def test_neither_place_nor_neighbours_matter(tmp_path):
@@ -148,10 +149,10 @@ def test_a_class_without_a_file_is_known_by_what_it_does():
 
         return Mine
 
-    digests = [source.class_digest(made(0.1)), source.class_digest(made(0.2)), source.class_digest(other())]
-    assert digests[0] == source.class_digest(made(0.1)) and len(set(digests)) == 3
-    assert source.class_digest(made(0.1, other())) != source.class_digest(made(0.1, made(0.3)))
-    dials = [source.class_digest(made(DialSpec("share", 0.0, most, 0.0))) for most in (0.5, 0.5, 0.6)]
+    digests = [keys.class_digest(made(0.1)), keys.class_digest(made(0.2)), keys.class_digest(other())]
+    assert digests[0] == keys.class_digest(made(0.1)) and len(set(digests)) == 3
+    assert keys.class_digest(made(0.1, other())) != keys.class_digest(made(0.1, made(0.3)))
+    dials = [keys.class_digest(made(DialSpec("share", 0.0, most, 0.0))) for most in (0.5, 0.5, 0.6)]
     assert dials[0] == dials[1] != dials[2]
 
 
@@ -167,14 +168,14 @@ def test_of_a_package_every_file_counts_and_of_a_file_alone_what_it_names(tmp_pa
         assert digest(name) != before
         made.write_text(made.read_text() + "# a comment\n")
         with pytest.raises(EnvironmentProblem, match=rf"{name}/mine\.py changed since. Start Python again"):
-            source.code_behind(name, "training")
+            keys.code_behind(name, "training")
 
 
 def test_code_of_ours_is_no_plugin_s(tmp_path):
     places = [task.__file__, "/proc/self/ns/pid"]
     named = write(tmp_path / "registers.py", f"from adaptive_bench import task\nPLACES = {places}")
-    assert source.plugin_digest([Path(task.__file__)]) == source.plugin_digest([])
-    assert source._files(named) == {named.resolve()}
+    assert keys.plugin_digest([Path(task.__file__)]) == keys.plugin_digest([])
+    assert keys._files(named) == {named.resolve()}
 
 
 def test_records_name_the_commit_of_this_checkout_and_of_no_other_project(monkeypatch, tmp_path):
@@ -182,11 +183,11 @@ def test_records_name_the_commit_of_this_checkout_and_of_no_other_project(monkey
         name = ("-c", "user.name=A", "-c", "user.email=a@b.c")
         subprocess.run(["git", "-C", tmp_path, *name, *what], check=True, capture_output=True)
 
-    monkeypatch.setattr(source, "__file__", str(write(tmp_path / "source.py", "1")))
+    monkeypatch.setattr(keys, "__file__", str(write(tmp_path / "source.py", "1")))
     git("init")
-    assert source.commit.__wrapped__() == {}
+    assert keys.commit.__wrapped__() == {}
     git("add", "source.py")
     git("commit", "-m", "one")
-    assert re.fullmatch("[0-9a-f]{40}", source.commit.__wrapped__()["commit"])
+    assert re.fullmatch("[0-9a-f]{40}", keys.commit.__wrapped__()["commit"])
     write(tmp_path / "source.py", "2")
-    assert re.fullmatch("[0-9a-f]{40}-dirty", source.commit.__wrapped__()["commit"])
+    assert re.fullmatch("[0-9a-f]{40}-dirty", keys.commit.__wrapped__()["commit"])
