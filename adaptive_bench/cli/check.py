@@ -25,6 +25,7 @@ from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
+    from adaptive_bench.testing.check_definition import Result
     from adaptive_bench.testing.report import Report
 
 
@@ -104,9 +105,14 @@ def _specs(methods: list[str], everything: bool) -> list[MethodSpec]:
 
 
 def _print(report: Report, *, err: bool) -> None:
-    failures = [
-        f"{result.spec} fails {result.check} on {result.family}: {result.message}" for result in report.failures
-    ]
+    faults: dict[tuple[str, str], list[Result]] = {}  # one fault often fails several checks, on every family
+    for result in report.failures:
+        faults.setdefault((result.spec, result.message), []).append(result)
+    failures = []
+    for (spec, message), results in faults.items():
+        checks = ", ".join(dict.fromkeys(result.check for result in results))
+        families = ", ".join(dict.fromkeys(result.family for result in results))
+        failures.append(f"{spec} fails {checks} on {families}: {message}")
     specs = len(report.matrix)
     failing = len({result.spec for result in report.failures})
     passed = f"{specs - failing} of {specs} specs pass ({len(report.results)} checks in {report.elapsed_s:.0f} s)"

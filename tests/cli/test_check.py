@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -55,9 +56,11 @@ def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
     forgets = "    def __init__(self, *given):\n        self.gates = []\n        self.gates = Linear(2, 2)\n"
     plugin = PLUGIN.replace("    dial = ", f"{forgets}\n    dial = ", 1)
     (tmp_path / "lazy.py").write_text(f"from torch.nn import Linear\n{plugin}")
-    result = check("lazy", "--plugin", "lazy.py", "--family", "llama")
+    result = check("lazy", "--plugin", "lazy.py", "--family", "llama", "--family", "gemma2")
     assert result.exit_code == 1
     assert "lazy.py, line 14, in __init__" in result.said and "before Module.__init__() call" in result.said
+    assert result.said.count("in __init__") == 2  # of each semantics once, not for each family
+    assert re.search(r"lazy fails \w+ on llama, gemma2: raised", result.said)
 
 
 def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch):
