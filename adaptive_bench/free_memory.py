@@ -34,12 +34,11 @@ def usable_bytes(device: torch.device, root: Path = _ROOT) -> int | None:
 
 
 def free_on(device: torch.device, root: Path = _ROOT) -> int | None:
-    """Return all free memory of a device; `None` if that is unknown."""
-    return free_bytes(root) if device.type == "cpu" else _free_on_gpu(device)
-
-
-def free_bytes(root: Path = _ROOT) -> int | None:
-    """Return the smallest of what the machine and every cgroup of this process has left; `None` if neither says."""
+    """Return all free memory of a device; `None` if that is unknown. On the CPU it is the smallest of what the machine
+    and every cgroup of this process has left.
+    """
+    if device.type != "cpu":
+        return _free_on_gpu(device)
     found = [_free_of_machine(root), *_free_of_cgroups(root)]
     return min((each for each in found if each is not None), default=None)
 

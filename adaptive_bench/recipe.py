@@ -37,6 +37,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 _Rising = AfterValidator(lambda shares: tuple(sorted(shares)))
 Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000), *LISTED, _Rising]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Counts = Annotated[tuple[Positive, ...], Field(min_length=1), *LISTED]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["layers", "net", "tokens", "core"]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

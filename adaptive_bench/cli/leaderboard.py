@@ -28,8 +28,8 @@ from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.runs import is_entry, is_output, read_json, tables, tables_below
-from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import not_to_be_quoted
+from adaptive_bench.validation import read_mapping
 
 ENTRIES = Path("leaderboard/entries")  # of a checkout of this repository, to which entries are proposed
 

@@ -55,7 +55,9 @@ def time(
     weights are. Once a model's methods are timed, the tables of `run` have columns of saved time.
     """
     shares = options.shares(savings, "--savings")
-    batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
+    from adaptive_bench.recipe import Counts
+
+    batches = options.parsed(batch, "--batch", Counts)
     load_libraries(plugin)
     import torch
 

@@ -12,7 +12,6 @@ import torch
 from adaptive_bench.backbone.products import processor
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.progress import Reporter
-from adaptive_bench.validation import DEVICE_RULE, check_device
 
 R = TypeVar("R")
 
@@ -21,14 +20,17 @@ def find_device(name: str) -> torch.device:
     """The torch device behind `auto`, `cpu`, `cuda:0`, ..."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(name)
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError(f"{device.type} is not supported")
         # A device of a valid name may still be missing; only using it tells.
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"{DEVICE_RULE}, got {name!r}: {reason}. Set --device, or device= in Python.") from error
+        raise UsageError(
+            f"A device is auto, cpu, cuda or cuda:<number>, got {name!r}: {reason}. Set --device, or device= in Python."
+        ) from error
     return device
 
 

@@ -13,7 +13,7 @@ from small_runs import untimed
 
 from adaptive_bench import source
 from adaptive_bench.cli.listing import runs_in
-from adaptive_bench.cli.show import documents
+from adaptive_bench.cli.runs import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs import training_work as training

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from adaptive_bench import free_memory
-from adaptive_bench.free_memory import free_bytes
+from adaptive_bench.free_memory import free_on
 from adaptive_bench.training import micro_batches
 from adaptive_bench.training.cost import dry_step, without_values
 from adaptive_bench.training.encoding import EncodedExample
@@ -124,7 +124,7 @@ def test_what_is_free_follows_from_machine_and_cgroups(files, free, tmp_path, mo
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert free_bytes(tmp_path) == free
+    assert free_on(torch.device("cpu"), tmp_path) == free
     monkeypatch.setattr(free_memory, "_workers", 2)
     usable = free_memory.usable_bytes(torch.device("cpu"), tmp_path)
     assert usable == (None if free is None else int(0.35 * free))
