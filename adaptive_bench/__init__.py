@@ -19,9 +19,9 @@ if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 __version__ = "0.1.0"
 
 if "ADAPTIVE_BENCH_QUIET" in os.environ:  # this process was started by the command line
-    from adaptive_bench.progress import silence
+    from adaptive_bench.progress import quiet
 
-    silence()
+    quiet()
 
 _HOMES = {
     "AdaptiveCallback": "adaptive_bench.model.trainer_callback",

@@ -180,15 +180,10 @@ _QUIET = {
 _LOGGERS = ("torchao", "torch.utils._pytree")
 
 
-def silence() -> None:
-    """Let these loggers pass only errors; call this before the libraries are imported."""
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
 def quiet() -> None:
-    """Silence the libraries, in worker processes too. Variables that the user has set stay."""
+    """Silence the libraries before they are imported, in worker processes too. Variables that the user has set stay."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
-    silence()
+    for logger in _LOGGERS:
+        logging.getLogger(logger).setLevel(logging.ERROR)

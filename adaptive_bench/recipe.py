@@ -169,7 +169,6 @@ class EvalRecipe(Strict):
         description="Write answers by drawing at this temperature, with one seed for all methods; by default the "
         "likeliest token.\nTasks that are scored by log-likelihood write nothing and stay as they are.",
     )
-
     stop_strings: tuple[Annotated[str, Field(min_length=1)], ...] | None = option(
         "How",
         "Text that ends an answer, in place of the task's own.\nOne text or a list; the answer stands before it.",
@@ -200,7 +199,6 @@ class EvalRecipe(Strict):
         False,
         flag="--skip-overlong",
     )
-
     quantize: Quantization = option(
         "How",
         "Evaluate with the linear maps of all layers in fewer bits.\nint8 by torchao, nf4 by "
@@ -209,7 +207,6 @@ class EvalRecipe(Strict):
         "none",
         flag="--quantize",
     )
-
     closeness: Annotated[float, Field(ge=0.001, lt=1)] = Field(
         default=0.01,
         description="How far the measured saving may be from the level, a share of saving.\nWhile it is further, the "

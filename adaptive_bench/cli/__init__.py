@@ -28,7 +28,7 @@ def main() -> None:
     # PyTorch's threads (libgomp) spin while they wait for each other. With another busy program on two cores, SmolLM2
     # decoded 12 tokens in 27 s, and with this bound in 4 to 12 s. On an idle machine both take 0.7 s.
     os.environ.setdefault("GOMP_SPINCOUNT", "30000")
-    with ctrl_c_answered(last=True):
+    with ctrl_c_answered():
         from io import TextIOWrapper
 
         from adaptive_bench.cli.program import app
@@ -40,23 +40,16 @@ def main() -> None:
 
 
 @contextmanager
-def ctrl_c_answered(*, last: bool = False) -> Iterator[None]:
-    """Handle Ctrl-C in the block as described above; this only works in the main thread of a process.
-
-    Args:
-        last: Whether the process ends with the block. Everything is written then, so Ctrl-C is ignored from there on:
-            it would only replace the exit code.
+def ctrl_c_answered() -> Iterator[None]:
+    """Handle Ctrl-C in the block as described above, and ignore it after the block: everything is written then, and it
+    would only replace the exit code.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, _answer)
+    signal.signal(signal.SIGINT, _answer)
     try:
         yield
     finally:
         _seen.clear()
-        if signal.getsignal(signal.SIGINT) is _answer:  # otherwise the process is ending and already ignores Ctrl-C
-            signal.signal(signal.SIGINT, signal.SIG_IGN if last else before)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _answer(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from adaptive_bench import output, registry
-from adaptive_bench.cli.options import AsJson, Device, Plugins, RecordFile, debugging, names_of, writable
+from adaptive_bench.cli.options import AsJson, Device, Plugins, RecordFile, debugging, names_of, to_folder, writable
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
 from adaptive_bench.errors import UsageError
 from adaptive_bench.spec import parse_specs
@@ -43,8 +43,7 @@ def check(
     as_json: AsJson = False,
     json_file: RecordFile = None,
     capabilities: Annotated[
-        Path | None,
-        typer.Option(parser=writable, help="Write what each spec can do to this file, for `list methods`."),
+        Path | None, typer.Option(parser=writable, help="Write what each spec can do to this file, for `list methods`.")
     ] = None,
     plugin: Plugins = None,
     device: Device = "cpu",
@@ -128,10 +127,7 @@ _TEMPLATES = {
 
 def new_method(
     name: Annotated[str, typer.Argument(help="Name of the method, like `my_method`: letters, digits, underscores.")],
-    to: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", parser=output.folder, help="Folder to make; otherwise one of that name."),
-    ] = None,
+    to: Annotated[Path | None, to_folder("Folder to make; otherwise one of that name.")] = None,
 ) -> None:
     """Write a package with a working method, its entry point and its test."""
     _check_name(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from adaptive_bench.cli.options import names_of
-from adaptive_bench.config import DEFAULT_PRESET, RunConfig, keys, load_config, merged
+from adaptive_bench.config import DEFAULT_PRESET, keys, load_config, merged
 from adaptive_bench.errors import UsageError, one_line
 from adaptive_bench.validation import parse_yaml
 
@@ -68,10 +68,6 @@ class Overrides:
         key = match[1].strip()
         flag = f"--set {key}"
         return self.with_value(_path(key), parse_yaml(match[2], f"The value of {flag}"), flag)
-
-    def load(self, preset_or_path: str, *, reads_data: bool = True) -> RunConfig:
-        """The config with these values over those of a preset or a file; see `load_config`."""
-        return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
 
 
 def takes_config(*only: str, preset: str = DEFAULT_PRESET) -> Callable[[Callable[..., None]], Callable[..., None]]:

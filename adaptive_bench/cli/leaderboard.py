@@ -78,7 +78,7 @@ def show(
 @app.command("build", cls=options.Command)
 def build(
     runs: options.Runs = None,
-    to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
+    to: Annotated[Path, options.to_folder("Folder to write.")] = Path("site"),
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
@@ -194,9 +194,7 @@ def _paper_lines(one: dict[str, Any], group: dict[str, Any]) -> list[dict[str, s
 @app.command("submit", cls=options.Command)
 def submit(
     run: options.Run,
-    to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries to add it to.")
-    ] = ENTRIES,
+    to: Annotated[Path, options.to_folder("Folder of entries to add it to.")] = ENTRIES,
     authors: Annotated[str | None, typer.Option(help="Names, separated by semicolons.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence of the entry, by its SPDX name: CC-BY-4.0.")] = None,
     about: Annotated[

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_bench import output
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
 from adaptive_bench.errors import UsageError
@@ -178,9 +177,7 @@ def saved_line(report: dict[str, Any]) -> str:
 def export_model(
     run: options.Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
-    to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write; it must not exist.")
-    ],
+    to: Annotated[Path, options.to_folder("Folder to write; it must not exist.")],
     without_layers: Annotated[
         int | None,
         typer.Option(

@@ -32,6 +32,16 @@ def names_of(group: registry.Group) -> Callable[[str], list[str]]:
     return complete
 
 
+def naming(group: registry.Group, said: str) -> Any:
+    """An option whose value names things of a group."""
+    return typer.Option(autocompletion=names_of(group), help=said)
+
+
+def to_folder(said: str) -> Any:
+    """The option of a command that writes a folder."""
+    return typer.Option("--output", "-o", parser=output.folder, help=said)
+
+
 def run_names(ctx: typer.Context) -> list[str]:
     """Names of runs, for shell completion."""
     folders = run_folders(Path(ctx.params.get("out") or DEFAULT_OUT))

@@ -15,7 +15,7 @@ from adaptive_bench.capabilities import FILE_NAME, stored_matrix
 from adaptive_bench.cli import options
 from adaptive_bench.cli.config_options import PANELS, Overrides, takes_config
 from adaptive_bench.cli.terminal_text import fitting, load_libraries, paragraph
-from adaptive_bench.config import QUICK, RunConfig, preset_naming
+from adaptive_bench.config import QUICK, RunConfig, load_config, preset_naming
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.live_display import Display
 from adaptive_bench.progress import let_go, say
@@ -132,7 +132,7 @@ def run(
         preset = preset_by_size(str(model))
     # Such a command needs neither data nor the tasks and methods themselves; whatever is on disk is shown.
     only_reads = table_only and wait is None
-    run_config = overrides.load(preset, reads_data=not only_reads)
+    run_config = load_config(preset, overrides.values, flags=overrides.flags, reads_data=not only_reads)
     for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before the libraries load, which takes seconds
     for text in () if only_reads else run_config.methods:
@@ -229,14 +229,11 @@ def retry(
 
 
 def print_plan(config: RunConfig, flops_per_s: float | None, part: Shard) -> None:
-    """Check everything a run needs, then print the model, the recipe, the cells and what they will take.
+    """Check everything a run needs, then print the model, the recipe, the cells of the whole run and what they will
+    take, and those that this command would do.
 
     Args:
         flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes; `None` if unknown.
-        part: The part that this command would do; the plan shows the whole run.
-
-    Raises:
-        AdaptiveBenchError: The run would fail.
     """
     from adaptive_bench.runs import about, describe, preflight
 
@@ -260,8 +257,7 @@ def execute(
     Args:
         how: Further arguments of `adaptive_bench.runs.run`.
         wide: Whether to print all levels and rows, with the scores of every task and what was saved there.
-        timed: Whether to time the methods afterwards at every batch size of `adaptive-bench time`, and to make the
-            table with their times.
+        timed: Whether to time the methods afterwards, and to make the table with their times.
     """
     from adaptive_bench.runs import run
 

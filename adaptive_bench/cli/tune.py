@@ -12,7 +12,7 @@ from adaptive_bench import registry
 from adaptive_bench.cli.config_options import Overrides, takes_config
 from adaptive_bench.cli.options import DEFAULT_OUT, Plugins
 from adaptive_bench.cli.terminal_text import plain_table
-from adaptive_bench.config import DEFAULT_PRESET
+from adaptive_bench.config import DEFAULT_PRESET, load_config
 from adaptive_bench.validation import MOST_SEEDS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def tune(
     if names is not None:
         overrides = overrides.with_value(["methods"], names, "--methods")
     source = config or (PRESET if preset is None else DEFAULT_PRESET)
-    run_config = overrides.load(source)
+    run_config = load_config(source, overrides.values, flags=overrides.flags)
     if preset is not None and "seeds" not in overrides.values:  # one seed is enough to choose a recipe
         run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
     how: dict[str, Any] = {"preset": preset, "confirm": confirm, "name": study, "jobs": jobs}
