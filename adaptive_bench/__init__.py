@@ -7,6 +7,8 @@ Each is loaded when it is first used, so that the command line starts without to
 import os
 import signal
 import sys
+from importlib import import_module
+from typing import Any
 
 _called = sys.argv[0] if sys.argv else ""  # an embedded Python may have none
 _is_program = _called.endswith("adaptive-bench") or (_called == "-m" and "adaptive_bench" in sys.orig_argv)
@@ -14,14 +16,12 @@ if _is_program and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # Until the command line handles Ctrl-C itself, the system's default is better than a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from adaptive_bench.startup import loader  # noqa: E402 - imports take time, in which Ctrl-C may come
-
 __version__ = "0.1.0"
 
 if "ADAPTIVE_BENCH_QUIET" in os.environ:  # this process was started by the command line
-    from adaptive_bench.startup import silence
+    from adaptive_bench.progress import quiet
 
-    silence()
+    quiet()
 
 _HOMES = {
     "AdaptiveCallback": "adaptive_bench.model.hugging_face",
@@ -38,7 +38,12 @@ _HOMES = {
     "run": "adaptive_bench.runs",
 }
 __all__ = [*_HOMES, "__version__"]
-__getattr__ = loader(__name__, _HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

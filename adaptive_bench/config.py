@@ -19,8 +19,7 @@ from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem, PluginFault, UsageError, one_line
 from adaptive_bench.recipe import LISTED, EvalRecipe, ForModels, Shares, Strict, TrainRecipe, option
 from adaptive_bench.spec import MethodSpec, parse_specs
-from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS, rule_of
+from adaptive_bench.validation import LARGEST_SEED, MOST_MINUTES, MOST_SEEDS, read_mapping, rule_of
 
 DATA_VARIABLE = "ADAPTIVE_BENCH_DATA"
 DEFAULT_PRESET = "nano"

@@ -86,8 +86,11 @@ def free_on(device: torch.device, root: Path = _ROOT) -> int | None:
     """Return all free memory of a device; `None` if that is unknown. On the CPU it is the smallest of what the machine
     and every cgroup of this process has left.
     """
+    if device.type == "cuda" and torch.cuda.is_available():
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
     if device.type != "cpu":
-        return _free_on_gpu(device)
+        return None
     found = [_free_of_machine(root), *_free_of_cgroups(root)]
     return min((each for each in found if each is not None), default=None)
 
@@ -111,13 +114,6 @@ def _trim(mmap_threshold: int, trim_threshold: int) -> None:
         library.mallopt(_MMAP_THRESHOLD, mmap_threshold)
         library.mallopt(_TRIM_THRESHOLD, trim_threshold)
         library.malloc_trim(ctypes.c_size_t(0))
-
-
-def _free_on_gpu(device: torch.device) -> int | None:
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return None
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + kept
 
 
 def _free_of_machine(root: Path) -> int | None:

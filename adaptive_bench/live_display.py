@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Self
 
@@ -15,14 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from adaptive_bench.progress import Event, Info, Line, Reporter, TaskAdvanced, TaskFinished, TaskStarted, duration, say
+from adaptive_bench.progress import Event, Line, Reporter, TaskAdvanced, TaskFinished, TaskStarted, duration, say
 
 _SPEED_S = 3600.0  # the time left is estimated from the speed within so many seconds; one unit may take minutes
-
-
-def _stderr() -> Console:
-    """Standard error, with bars and colours only in a terminal: rich alone would follow FORCE_COLOR into log files."""
-    return Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
 
 
 class Display(Reporter, AbstractContextManager["Display"]):
@@ -36,7 +31,9 @@ class Display(Reporter, AbstractContextManager["Display"]):
     def __init__(
         self, console: Console | None = None, every_s: float = 10.0, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self.console, self.every_s, self._now_s = console or _stderr(), every_s, now_s
+        # Bars and colours only in a terminal: rich alone would follow FORCE_COLOR into log files.
+        self.console = console or Console(stderr=True, force_terminal=None if sys.stderr.isatty() else False)
+        self.every_s, self._now_s = every_s, now_s
         self.is_live = self.console.is_interactive
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
@@ -68,7 +65,8 @@ class Display(Reporter, AbstractContextManager["Display"]):
                 self._tasks[name] = self.progress.tasks[-1]
             case TaskAdvanced(name, units, info):
                 task = self._tasks[name]
-                shown = ", ".join(_texts(info)) if info else task.fields["info"]
+                texts = (f"{key} {one:.4g}" if isinstance(one, float) else f"{key} {one}" for key, one in info.items())
+                shown = ", ".join(texts) or task.fields["info"]
                 self.progress.update(task.id, advance=units, info=shown)
                 self._print_now_and_then(task)
             case TaskFinished(name):
@@ -103,7 +101,3 @@ class _Column(ProgressColumn):
 def _share(task: Task) -> str:
     """Return what is done: `3/8`, or `37%` if the total is in seconds."""
     return f"{task.percentage:.0f}%" if isinstance(task.total, float) else f"{task.completed:.0f}/{task.total}"
-
-
-def _texts(info: Mapping[str, Info]) -> list[str]:
-    return [f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in info.items()]

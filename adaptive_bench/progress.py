@@ -1,4 +1,4 @@
-"""Reports progress as typed events; `live_display` shows them to the user.
+"""Reports progress as typed events, which `live_display` shows to the user; and silences what libraries say besides.
 
     with reporter.task("train gateskip, seed 1", total=150) as task:
         for step in range(150):
@@ -10,7 +10,9 @@ Everything that a reporter is told is an event. Worker processes forward events 
 
 from __future__ import annotations
 
+import logging
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
@@ -161,3 +163,27 @@ def say(text: str, stream: IO[str]) -> None:
         print(text, file=stream, flush=True)
     except BrokenPipeError:
         let_go(stream)
+
+
+# The libraries' own switches, set before they are imported, so that only our own progress is shown.
+_QUIET = {
+    "ADAPTIVE_BENCH_QUIET": "1",  # for `adaptive_bench` itself, in processes that this one starts
+    "DATASETS_VERBOSITY": "error",
+    "HF_HUB_VERBOSITY": "error",
+    "LMEVAL_LOG_LEVEL": "ERROR",
+    "PYTHONWARNINGS": "ignore",  # for worker processes
+    "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+# transformers imports torchao if it is installed, and torchao then reports what it could do on other machines.
+_LOGGERS = ("torchao", "torch.utils._pytree")
+
+
+def quiet() -> None:
+    """Silence the libraries before they are imported, in worker processes too. Variables that the user has set stay."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.simplefilter("ignore")
+    for logger in _LOGGERS:
+        logging.getLogger(logger).setLevel(logging.ERROR)

@@ -37,6 +37,7 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 _Rising = AfterValidator(lambda shares: tuple(sorted(shares)))
 Shares = Annotated[tuple[Share, ...], Field(min_length=1, max_length=1000), *LISTED, _Rising]
 Positive = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
+Counts = Annotated[tuple[Positive, ...], Field(min_length=1), *LISTED]
 Parameters = Annotated[int, Field(ge=1)]  # of a model
 FlopAxis = Literal["layers", "net", "tokens", "core"]
 LinearMap = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -168,7 +169,6 @@ class EvalRecipe(Strict):
         description="Write answers by drawing at this temperature, with one seed for all methods; by default the "
         "likeliest token.\nTasks that are scored by log-likelihood write nothing and stay as they are.",
     )
-
     stop_strings: tuple[Annotated[str, Field(min_length=1)], ...] | None = option(
         "How",
         "Text that ends an answer, in place of the task's own.\nOne text or a list; the answer stands before it.",
@@ -199,7 +199,6 @@ class EvalRecipe(Strict):
         False,
         flag="--skip-overlong",
     )
-
     quantize: Quantization = option(
         "How",
         "Evaluate with the linear maps of all layers in fewer bits.\nint8 by torchao, nf4 by "
@@ -208,7 +207,6 @@ class EvalRecipe(Strict):
         "none",
         flag="--quantize",
     )
-
     closeness: Annotated[float, Field(ge=0.001, lt=1)] = Field(
         default=0.01,
         description="How far the measured saving may be from the level, a share of saving.\nWhile it is further, the "

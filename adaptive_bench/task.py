@@ -120,10 +120,7 @@ class OpenTask:
 
 
 def check_registered(name: str, thing: object, origin: str) -> Task | TaskGroup | OpenTask:
-    """Return an object that a plugin registered as a task, after checking its type.
-
-    Args:
-        origin: Where the plugin comes from, for the message.
+    """Return an object that a plugin (from `origin`) registered as a task.
 
     Raises:
         PluginFault: The object is not a task.

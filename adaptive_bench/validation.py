@@ -1,5 +1,5 @@
-"""Says what is wrong with a value in terms of YAML or the command line, not of Python; and reads comma-separated lists,
-in which no item may be empty or occur twice.
+"""Reads what people write: YAML files, in which a key stands once (PyYAML would silently use the last one), and
+comma-separated lists, in which no item is empty or occurs twice; and says what is wrong in their terms, not Python's.
 """
 
 from __future__ import annotations
@@ -7,9 +7,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from adaptive_bench.errors import UsageError, one_line
+import yaml
+
+from adaptive_bench.errors import EnvironmentProblem, UsageError, one_line
 
 LARGEST_COUNT = 10_000_000  # of documents, tokens or rows; a larger number is a typing error and would never end
 LARGEST_RATE = 100.0  # of learning or weight decay; larger than any sensible value
@@ -21,10 +24,10 @@ Quantization = Literal["none", "int8", "int4", "nf4"]  # forms in which layers' 
 QUANTIZED: tuple[Quantization, ...] = get_args(Quantization)[1:]
 NAME = re.compile(r"[A-Za-z0-9_\-]+")  # registered names: they must fit into method specs and paths
 
-DEVICE_RULE = "A device is auto, cpu, cuda or cuda:<number>"
-
 Item = TypeVar("Item")
 _COMMA = re.compile(r",(?![^\[]*\])")  # commas in the brackets of a method spec belong to the spec
+# The error for `[mod, static_depth[trained=true]]`: YAML takes the second bracket for the beginning of a list.
+_BRACKETS = "expected ',' or ']', but got '['"
 
 
 def parts_of(text: str) -> list[str]:
@@ -72,11 +75,56 @@ def rule_of(problem: Mapping[str, Any]) -> str:
     return said.removeprefix("Value error, ").removeprefix("Input ").replace(" after validation", "")
 
 
-def check_device(name: str) -> None:
-    """Refuse a text that names no device. Whether the device exists is checked by `find_device`.
+class _StrictLoader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        for key, times in Counter(str(key.value) for key, _ in node.value if key.value != "<<").items():
+            if times > 1:
+                problem = f"every key stands once, got {one_line(key, 60)!r} {times} times"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """Read the keys and values of a YAML file.
 
     Raises:
-        UsageError: The text does not have the form of a device; the message gives the rule.
+        UsageError: The file is not YAML, does not hold keys and values, or has a key twice.
+        EnvironmentProblem: The file cannot be read.
     """
-    if not re.fullmatch(r"auto|cpu(:0)?|cuda(:\d+)?", name):
-        raise UsageError(f"{DEVICE_RULE}, got {one_line(name, 60)!r}. Set --device, or device= in Python.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentProblem(
+            f"The config file {str(path)!r} cannot be read: {one_line(str(error))}. Check the path; it is text in "
+            f"UTF-8."
+        ) from error
+    values = parse_yaml(text, f"The config file {str(path)!r}")
+    if not isinstance(values, dict):
+        got = "nothing" if values is None else type(values).__name__
+        raise UsageError(
+            f"The config file {str(path)!r} must hold keys and values, got {got}. Write them as `key: value`, a line "
+            f"for each; `adaptive-bench list keys` shows those of a run."
+        )
+    return values
+
+
+def parse_yaml(text: str, what: str) -> Any:
+    """Parse a YAML text.
+
+    Args:
+        what: Subject of the error message: what the text is.
+
+    Raises:
+        UsageError: The text is not YAML, or has a key twice.
+    """
+    try:
+        return yaml.load(text, _StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark, problem = error.problem_mark, str(error.problem)
+        where = "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"
+        step = "Correct it there."
+        if problem == _BRACKETS:
+            step = "In a list quote what has brackets of its own: ['static_depth[trained=true]', mod]."
+        raise UsageError(f"{what} is not valid YAML: {one_line(problem, 300)}{where}. {step}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{what} is not valid YAML: {one_line(str(error), 300)}. Correct it.") from error

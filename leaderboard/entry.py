@@ -28,11 +28,10 @@ from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.keys import file_digest
 from adaptive_bench.store.measured import MeasuredSweep, Measurements
 from adaptive_bench.store.runs import is_entry
-from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables import outcome
 from adaptive_bench.tables.task_notes import floor_ceiling_notes, unparsable_notes
 from adaptive_bench.task import Task
-from adaptive_bench.validation import rule_of
+from adaptive_bench.validation import read_mapping, rule_of
 
 from .plain import plain
 from .row import Rejected, checked, read_json, spec_of

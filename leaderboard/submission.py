@@ -18,8 +18,8 @@ from adaptive_bench.spec import method_name
 from adaptive_bench.store import atomic, entry_files
 from adaptive_bench.store.measured import Measurements
 from adaptive_bench.store.runs import check_run, ending_of, plugins_in, read_json
-from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import Conditions
+from adaptive_bench.validation import read_mapping
 
 from .entry import (
     ABOUT,

@@ -15,7 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import adaptive_bench
 from adaptive_bench import registry, runs
-from adaptive_bench.cli import app, main
+from adaptive_bench.cli import main
+from adaptive_bench.cli.program import app
 from adaptive_bench.leaderboard.standing import RULE, Standing
 from adaptive_bench.leaderboard.table_cells import short
 from adaptive_bench.leaderboard.terminal import WIDTH

@@ -229,7 +229,7 @@ def test_foreign_text_becomes_one_printable_line():
 def test_a_package_that_cannot_be_imported_is_no_defect(tmp_path, name, code, said):
     (tmp_path / name).write_text(code)
     program = (
-        "from adaptive_bench.cli.ending import reported\n"
+        "from adaptive_bench.cli import reported\n"
         "from adaptive_bench.cli.terminal_text import load_libraries\n"
         "with reported(debug=False): load_libraries()"
     )

@@ -1,29 +1,24 @@
-"""Makes command-line options for the keys of a config: one for each key that is used often, and `--set` for all keys.
-
-The options are made from the fields of `RunConfig` only when a command that has them is parsed, because importing
-pydantic takes longer than the help of any other command may.
-"""
+"""Makes command-line options of config keys: one for each key that is used often, and `--set` for all."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from adaptive_bench.cli.options import Command, keyword, names_of, options_of
+from adaptive_bench.cli.options import names_of
+from adaptive_bench.config import DEFAULT_PRESET, keys, load_config, merged
 from adaptive_bench.errors import UsageError, one_line
-from adaptive_bench.strict_yaml import parse
+from adaptive_bench.validation import parse_yaml
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
-
-    from adaptive_bench.config import RunConfig
 
 PANELS = ("What is compared", "How", "Where")  # headings of the help, in order
 _SET = "set_keys"  # parameter behind `--set`
@@ -52,8 +47,6 @@ class Overrides:
 
     def with_value(self, path: Sequence[str], value: Any, flag: str) -> Overrides:
         """The same values and one more."""
-        from adaptive_bench.config import merged
-
         flags = dict(self.flags)
         for leaf in _leaves(".".join(path), value):
             for other, by in self.flags.items():
@@ -74,107 +67,87 @@ class Overrides:
             )
         key = match[1].strip()
         flag = f"--set {key}"
-        return self.with_value(_path(key), parse(match[2], f"The value of {flag}"), flag)
-
-    def load(self, preset_or_path: str, *, reads_data: bool = True) -> RunConfig:
-        """The config with these values over those of a preset or a file; see `load_config`."""
-        from adaptive_bench.config import load_config
-
-        return load_config(preset_or_path, self.values, flags=self.flags, reads_data=reads_data)
+        return self.with_value(_path(key), parse_yaml(match[2], f"The value of {flag}"), flag)
 
 
-class ConfigCommand(Command):
-    """A command whose function finds the config values that were given in `ctx.obj`, as `Overrides`.
+def takes_config(*only: str, preset: str = DEFAULT_PRESET) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of config keys; its function takes what they were given as `overrides`.
 
-    Attributes:
-        keys: Dotted paths that have an option; if empty, all that have one with `run`.
+    Args:
+        only: Dotted paths that get an option; by default all that have one with `run`.
         preset: The preset whose values the help shows as defaults.
     """
+    fields = {path: field for path, field in keys().items() if "panel" in _extra(field)}
+    # A stable sort: within a panel the order is that of `RunConfig`.
+    paths = sorted(only or fields, key=lambda path: PANELS.index(_extra(fields[path])["panel"]))
+    usual = load_config(preset, reads_data=False).model_dump(mode="json")
+    options = [_parameter(path, fields[path], usual, with_panel=not only) for path in paths]
+    every = typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Any key, `train.batch_size=8` for example (`list keys`); may be repeated.",
+        rich_help_panel=None if only else "How",
+    )
+    options.append(_keyword(_SET, Annotated[list[str] | None, every]))
 
-    keys: ClassVar[tuple[str, ...]] = ()
-    preset: ClassVar[str] = "nano"
+    def with_options(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def command(**given: Any) -> None:
+            overrides = Overrides()
+            for path, option in zip(paths, options, strict=False):  # `--set`, the last one, has no path
+                if (value := given.pop(option.name)) is not None:  # else not given
+                    overrides = overrides.with_value(path.split("."), value, _flag(path, fields[path]))
+            for text in given.pop(_SET) or ():
+                overrides = overrides.with_assignment(text)
+            function(overrides=overrides, **given)
 
-    @cached_property
-    def _fields(self) -> dict[str, FieldInfo]:
-        """Fields by dotted path, in the order of the help."""
-        from adaptive_bench.config import keys
-
-        fields = {path: field for path, field in keys().items() if path in self.keys or not self.keys}
-        panels = {path: _extra(field)["panel"] for path, field in fields.items() if "panel" in _extra(field)}
-        # A stable sort: within a panel the order is that of `RunConfig`.
-        return {path: fields[path] for path in sorted(panels, key=lambda path: PANELS.index(panels[path]))}
-
-    @cached_property
-    def _options(self) -> dict[str, Any]:
-        """Options of click by dotted path."""
-        with_panels = not self.keys
-        parameters = [_parameter(path, field, with_panels) for path, field in self._fields.items()]
-        every = typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Any key, `train.batch_size=8` for example (`list keys`); may be repeated.",
-            rich_help_panel="How" if with_panels else None,
+        own = dict(inspect.signature(function, eval_str=True).parameters)
+        del own["overrides"]
+        others = [_keyword(name, one.annotation, one.default) for name, one in own.items()]
+        place = list(own).index("config")  # which stands after the options of the config
+        # Typer reads the options from the signature. Functions may have one, although their type lacks it.
+        command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [*others[:place], *options, *others[place:]]
         )
-        parameters.append(keyword(_SET, Annotated[list[str] | None, every]))
-        # Typer keeps the order of the parameters.
-        return dict(zip((*self._fields, _SET), options_of(parameters), strict=True))
+        return command
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """See click; options of the config stand before `--config`."""
-        own = super().get_params(ctx)
-        place = next(number for number, param in enumerate(own) if param.name == "config")
-        return [*own[:place], *self._options.values(), *own[place:]]
-
-    def invoke(self, ctx: Any) -> Any:
-        """See click."""
-        # Taken out of the parameters, because the command's own function does not have them.
-        given = {key: ctx.params.pop(option.name) for key, option in self._options.items()}
-        assignments, overrides = given.pop(_SET) or (), Overrides()
-        for path, value in given.items():
-            if value is not None:  # else not given: no option has a default of its own
-                overrides = overrides.with_value(path.split("."), value, self._options[path].opts[0])
-        for text in assignments:
-            overrides = overrides.with_assignment(text)
-        ctx.obj = overrides
-        return super().invoke(ctx)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """See click; the values of the default preset are the defaults of the options that override them."""
-        from adaptive_bench.config import load_config
-
-        values = load_config(self.preset).model_dump(mode="json")
-        for path in self._fields:
-            value: Any = values
-            for part in path.split("."):
-                value = value[part]
-            if value not in (None, []):
-                text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-                # Typer shows a text as it is. The option's own default stays `None`, which means "not given".
-                self._options[path].show_default = text
-        super().format_help(ctx, formatter)
+    return with_options
 
 
 def _extra(field: FieldInfo) -> dict[str, Any]:
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
-def _parameter(path: str, field: FieldInfo, with_panel: bool) -> inspect.Parameter:
+def _flag(path: str, field: FieldInfo) -> str:
+    return _extra(field).get("flag") or "--" + path.replace("_", "-")
+
+
+def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _parameter(path: str, field: FieldInfo, usual: Any, *, with_panel: bool) -> inspect.Parameter:
     """The parameter of a function from which Typer makes the option of a key."""
     extra, parts = _extra(field), list(_parts(field.annotation))
     words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
     # Lists and words are texts whose grammar `RunConfig` knows.
     is_list = any(get_origin(part) is tuple for part in parts)
     kind: Any = str if is_list else next((part for part in parts if part in (bool, int, float, Path)), str)
-    flag = extra.get("flag") or "--" + path.replace("_", "-")
+    flag = _flag(path, field)
     off = flag.replace("--", "--no-", 1)
+    for part in path.split("."):
+        usual = usual[part]
+    # Typer shows a text as it is. The option's own default is `None`, which means "not given".
+    shown = ",".join(map(str, usual)) if isinstance(usual, list) else "" if usual is None else str(usual)
     option = typer.Option(
         f"{flag}/{off}" if kind is bool else flag,
         metavar=extra.get("metavar") or "|".join(words) or None,
         help=str(field.description).partition("\n")[0],
+        show_default=shown or True,
         rich_help_panel=extra["panel"] if with_panel else None,
         autocompletion=_COMPLETED.get(path),
     )
-    return keyword(path.replace(".", "_"), Annotated[kind | None, option])
+    return _keyword(path.replace(".", "_"), Annotated[kind | None, option])
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -196,8 +169,6 @@ def _leaves(path: str, value: Any) -> Iterator[str]:
 
 def _path(key: str) -> list[str]:
     """A dotted path in parts. A name below a table of names, such as a method spec, is one part even if it has dots."""
-    from adaptive_bench.config import keys
-
     for table, about in keys().items():
         if get_origin(about.annotation) is dict and key.startswith(f"{table}."):
             return [*table.split("."), key.removeprefix(f"{table}.")]

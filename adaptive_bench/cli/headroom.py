@@ -44,14 +44,7 @@ def headroom(
     from adaptive_bench.live_display import Display
 
     names, root = options.tasks_and_data(tasks, data_dir)
-    settings = Settings(
-        levels=asked,
-        limit=limit,
-        seed=seed,
-        num_fewshot=num_fewshot,
-        data_dir=root,
-        batch_size=batch,
-    )
+    settings = Settings(levels=asked, limit=limit, seed=seed, num_fewshot=num_fewshot, data_dir=root, batch_size=batch)
     asked_for = "the model that headroom is measured on,"
     subject = find_subjects(model, [MethodSpec("dense")], out=out, device=device, asked=asked_for)
     with Display() as reporter:
@@ -66,48 +59,37 @@ def shown(record: Mapping[str, Any]) -> str:
 
 
 def _task(task: Mapping[str, Any]) -> list[str]:
-    number = _Number(task["unit"])
-    dense = task["dense"]
+    unit, dense = task["unit"], task["dense"]
+    percent = " (%)" if unit == "share" else ""
     better = "" if task["better"] == "higher" else ", lower is better"
     title = (
-        f"{task['task']}: {task['metric']}{number.unit}{better}; {task['documents']} documents, all layers "
-        f"{number.of(dense['score'])} {number.ends(dense)}"
+        f"{task['task']}: {task['metric']}{percent}{better}; {task['documents']} documents, all layers "
+        f"{_score(dense['score'], unit)} {_interval(dense, unit)}"
     )
     told = [title, verdict(task), f"Sites that matter, as for `run`: {task['sites']['described']}."]
     heading, *sentences = (wrapped(text, _WIDTH) for text in told)
-    return [heading, _levels(task, number), *sentences]
-
-
-def _levels(task: Mapping[str, Any], number: _Number) -> str:
     rows = []
     for level in task["levels"]:
-        if not level["reached"]:
-            rows.append([f"{100 * level['level']:.0f} %", *["n/a"] * 4])
-            continue
-        readings = [level[name] for name in ("static", "cross_fitted", "gold")]
-        rows.append([f"{100 * level['level']:.0f} %", *map(number.of, readings), number.difference(level["headroom"])])
-    return plain_table(rows, ["saved", "static", "crossed", "gold", "headroom"], colalign=("right",) * 5)
+        row = [f"{100 * level['level']:.0f} %", *["n/a"] * 4]
+        if level["reached"]:
+            row[1:4] = [_score(level[name], unit) for name in ("static", "cross_fitted", "gold")]
+            if (found := level["headroom"]) is not None:
+                row[4] = f"{_score(found['difference'], unit, '+')} {_interval(found, unit, '+')}"
+        rows.append(row)
+    table = plain_table(rows, ["saved", "static", "crossed", "gold", "headroom"], colalign=("right",) * 5)
+    return [heading, table, *sentences]
 
 
-class _Number:
-    """Formats the numbers of a metric."""
+def _score(value: float | None, unit: str, sign: str = "") -> str:
+    """A share in per cent, any other score (bits per byte, for example) as it is."""
+    if value is None:
+        return "n/a"
+    return f"{100 * value:{sign}.1f}" if unit == "share" else f"{value:{sign}.3f}"
 
-    def __init__(self, unit: str) -> None:
-        # Shares are shown in per cent, all else (bits per byte, for example) as it is.
-        self._scale, self._digits = (100, 1) if unit == "share" else (1, 3)
-        self.unit = " (%)" if unit == "share" else ""
 
-    def of(self, value: float | None, sign: str = "") -> str:
-        """A score."""
-        return "n/a" if value is None else f"{self._scale * value:{sign}.{self._digits}f}"
-
-    def ends(self, found: Mapping[str, Any], sign: str = "") -> str:
-        """An interval."""
-        return "" if found["low"] is None else f"[{self.of(found['low'], sign)}, {self.of(found['high'], sign)}]"
-
-    def difference(self, found: Mapping[str, Any] | None) -> str:
-        """A difference with its interval."""
-        return "n/a" if found is None else f"{self.of(found['difference'], '+')} {self.ends(found, '+')}"
+def _interval(found: Mapping[str, Any], unit: str, sign: str = "") -> str:
+    low, high = found["low"], found["high"]
+    return "" if low is None else f"[{_score(low, unit, sign)}, {_score(high, unit, sign)}]"
 
 
 _LEGEND = (

@@ -30,21 +30,14 @@ def inspect(
         Path | None, typer.Option(help="File with the answer; by default the first method's model writes one.")
     ] = None,
     tasks: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=options.names_of("tasks"), help="Statistics over documents of tasks, instead of a text."
-        ),
+        str | None, options.naming("tasks", "Statistics over documents of tasks, instead of a text.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Documents of each task, a seeded draw.")] = 32,
     methods: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=options.names_of("methods"), help="Method specs; default: all of a run that decide by token."
-        ),
+        str | None, options.naming("methods", "Method specs; default: all of a run that decide by token.")
     ] = None,
     savings: Annotated[
-        str | None,
-        typer.Option(help="Shares of token-branches to skip; default: 0 to 0.5, as far as calibrated."),
+        str | None, typer.Option(help="Shares of token-branches to skip; default: 0 to 0.5, as far as calibrated.")
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to write as answer; 0: no answer.")] = 64,
     paper: Annotated[

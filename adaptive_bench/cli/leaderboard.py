@@ -5,7 +5,6 @@ Plugins of the groups `leaderboards` and `sites` make the contents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,7 +15,6 @@ from adaptive_bench import output, registry
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import (
     READING_TABLES,
-    fitting,
     in_parts,
     listed,
     load_libraries,
@@ -25,11 +23,10 @@ from adaptive_bench.cli.terminal_text import (
     waiting,
 )
 from adaptive_bench.errors import UsageError
-from adaptive_bench.spec import MethodSpec
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.runs import is_entry, is_output, read_json, tables, tables_below
-from adaptive_bench.strict_yaml import read_mapping
 from adaptive_bench.tables.comparability import not_to_be_quoted
+from adaptive_bench.validation import read_mapping
 
 ENTRIES = Path("leaderboard/entries")  # of a checkout of this repository, to which entries are proposed
 
@@ -81,7 +78,7 @@ def show(
 @app.command("build", cls=options.Command)
 def build(
     runs: options.Runs = None,
-    to: Annotated[Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write.")] = Path("site"),
+    to: Annotated[Path, options.to_folder("Folder to write.")] = Path("site"),
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if an entry or a row is refused; the rest is written first.")
     ] = False,
@@ -197,9 +194,7 @@ def _paper_lines(one: dict[str, Any], group: dict[str, Any]) -> list[dict[str, s
 @app.command("submit", cls=options.Command)
 def submit(
     run: options.Run,
-    to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder of entries to add it to.")
-    ] = ENTRIES,
+    to: Annotated[Path, options.to_folder("Folder of entries to add it to.")] = ENTRIES,
     authors: Annotated[str | None, typer.Option(help="Names, separated by semicolons.")] = None,
     licence: Annotated[str | None, typer.Option(help="Licence of the entry, by its SPDX name: CC-BY-4.0.")] = None,
     about: Annotated[
@@ -236,72 +231,21 @@ def submit(
 @app.command("verify", cls=options.Command)
 def verify(
     entry: Annotated[Path, typer.Argument(help="Folder of an entry.")],
-    rerun: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="Train this method of the entry again, with a fresh seed.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The fresh seed; default: the entry's largest + 1.")] = None,
-    out: options.Out = options.DEFAULT_OUT,
-    model: Annotated[str | None, typer.Option(help="The model, if the entry names a folder of its author's.")] = None,
-    data_dir: options.DataDir = None,
-    device: options.Device = "auto",
     as_json: options.AsJson = False,
     plugin: options.Plugins = None,
 ) -> None:
-    """Compute the table of an entry from its measurements and print it; or train one of its methods again with a fresh
-    seed, and print both scores side by side.
+    """Compute the table of an entry from its measurements and print it.
 
-    If the two agree, the maintainer who merges the entry writes `status: reproduced` into its about.yaml.
+    To train a method of it again with a fresh seed: `run --config ENTRY/config.yaml --methods METHOD --no-controls
+    --seeds 4,`. If both tables agree, the maintainer who merges the entry writes `status: reproduced` into its
+    about.yaml.
     """
     registry.load_plugins(plugin)
     known = registry.get("sites", "entry")(entry)
-    if rerun is None:
-        table = registry.get("leaderboards", "terminal")
-        typer.echo(json_text(known.rows).rstrip() if as_json else table([entry / "table.json"]))
-        for text in known.warnings:
-            typer.echo(paragraph(f"Note: {text}"), err=True)
-        return
-    load_libraries()
-    from adaptive_bench.config import load_config
-    from adaptive_bench.live_display import Display
-    from adaptive_bench.runs import run
-
-    specs = {str(MethodSpec.parse(text)): text for text in known.config["methods"]}
-    if (spec := str(MethodSpec.parse(rerun))) not in specs:
-        raise UsageError(f"--rerun is a method of the entry, got {rerun!r}. {registry.did_you_mean(spec, specs)}")
-    fresh = max(known.config["seeds"]) + 1 if seed is None else seed
-    # Without the control of shuffled decisions, which would double the evaluations and is not compared.
-    given = {"methods": [specs[spec]], "seeds": [fresh], "shuffled": False}
-    given |= {"out": out, "device": device, "data_dir": data_dir, "model": model or known.config["model"]}
-    config = load_config(entry / "config.yaml", given)
-    with Display() as reporter:
-        found = run(config, reporter)
-    now = {_place(row): row for row in found.rows}
-    pairs = [(row, now[_place(row)]) for row in known.rows if _place(row) in now and row["score"] is not None]
-    if as_json:
-        typer.echo(json_text([{"entry": row, "rerun": again} for row, again in pairs]), nl=False)
-    else:
-        typer.echo(fitting([_beside(row, again) for row, again in pairs]))
-    for failure in found.failures:
-        typer.echo(str(failure), err=True)
-    raise typer.Exit(found.exit_code)
-
-
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("method", "semantics", "task", "metric", "level"))
-
-
-def _beside(row: Mapping[str, Any], again: Mapping[str, Any]) -> dict[str, str]:
-    """A score of the entry with its interval, and the score with the fresh seed."""
-    shown = {name: "" if row[name] is None else f"{row[name]:.4f}" for name in ("score", "low", "high")}
-    return {
-        "task": row["task"],
-        "metric": row["metric"],
-        "level": f"{row['level']:.0%}",
-        "entry": shown["score"],
-        "95 %": f"{shown['low']} to {shown['high']}" if shown["low"] else "",
-        "seeds": str(row["seeds"]),
-        "rerun": "n/a" if again["score"] is None else f"{again['score']:.4f}",
-    }
+    table = registry.get("leaderboards", "terminal")
+    typer.echo(json_text(known.rows).rstrip() if as_json else table([entry / "table.json"]))
+    for text in known.warnings:
+        typer.echo(paragraph(f"Note: {text}"), err=True)
 
 
 @app.command("publish", cls=options.Command)

@@ -90,26 +90,23 @@ def _only(rows: Sequence[Mapping[str, Any]], what: Listed, name: str) -> list[Ma
 
 def runs_in(out: Path) -> list[dict[str, Any]]:
     """The runs in a folder, newest first. A damaged run is listed with its problem."""
-    return list(map(_listed_run, run_folders(out)))
-
-
-def _listed_run(folder: Path) -> dict[str, Any]:
-    about = read_run(folder / "config.yaml")
-    measuring, training = about.get("evaluation", {}), about.get("train", {})
-    return {
-        "run": run_name(folder),
-        "state": about.get("state", "unfinished"),
-        "model": about.get("model", ""),
-        "methods": about.get("methods", []),
-        "tasks": about.get("tasks", []),
-        "seeds": about.get("seeds", []),
-        "steps": training.get("steps"),
-        "documents": measuring.get("limit"),
-        "shots": measuring.get("num_fewshot"),
-        "date": str(about.get("finished") or about.get("began") or "")[:_TO_THE_MINUTE].replace("T", " "),
-        "problem": about.get("problem", ""),
-        "folder": str(folder),
-    }
+    return [
+        {
+            "run": run_name(folder),
+            "state": about.get("state", "unfinished"),
+            "model": about.get("model", ""),
+            "methods": about.get("methods", []),
+            "tasks": about.get("tasks", []),
+            "seeds": about.get("seeds", []),
+            "steps": about.get("train", {}).get("steps"),
+            "documents": about.get("evaluation", {}).get("limit"),
+            "shots": about.get("evaluation", {}).get("num_fewshot"),
+            "date": str(about.get("finished") or about.get("began") or "")[:_TO_THE_MINUTE].replace("T", " "),
+            "problem": about.get("problem", ""),
+            "folder": str(folder),
+        }
+        for folder, about in ((folder, read_run(folder / "config.yaml")) for folder in run_folders(out))
+    ]
 
 
 def _brief_methods() -> list[dict[str, Any]]:

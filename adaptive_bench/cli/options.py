@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -15,14 +14,12 @@ from typer.core import TyperCommand
 from adaptive_bench import output, registry
 from adaptive_bench.cli.terminal_text import paragraph
 from adaptive_bench.errors import AdaptiveBenchError, UsageError, message_of, one_line
-from adaptive_bench.startup import quiet
+from adaptive_bench.progress import quiet
 from adaptive_bench.store.atomic import json_text
 from adaptive_bench.store.runs import DEFAULT_OUT as DEFAULT_OUT
 from adaptive_bench.store.runs import LAST, newest, plugins_in, run_folders, tables
 from adaptive_bench.store.runs import find_run as find_run
-from adaptive_bench.validation import LARGEST_COUNT, MOST_THREADS, each_once, parts_of
-
-Number = TypeVar("Number", int, float)
+from adaptive_bench.validation import MOST_THREADS, rule_of
 
 
 def names_of(group: registry.Group) -> Callable[[str], list[str]]:
@@ -33,6 +30,16 @@ def names_of(group: registry.Group) -> Callable[[str], list[str]]:
         return [f"{before}{comma}{name}" for name in registry.names(group) if name.startswith(last)]
 
     return complete
+
+
+def naming(group: registry.Group, said: str) -> Any:
+    """An option whose value names things of a group."""
+    return typer.Option(autocompletion=names_of(group), help=said)
+
+
+def to_folder(said: str) -> Any:
+    """The option of a command that writes a folder."""
+    return typer.Option("--output", "-o", parser=output.folder, help=said)
 
 
 def run_names(ctx: typer.Context) -> list[str]:
@@ -98,16 +105,16 @@ class StrictCommand(TyperCommand):
     """A command that takes each value once, and refuses empty ones, such as those of unset shell variables."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See click; a first parse only counts values."""
         if ctx.resilient_parsing:  # shell completion parses half a line
             return super().parse_args(ctx, args)
         # `debugging` looks for it in `sys.argv`, so commands need no such option.
         args = [one for one in args if one != "--debug"]
-        # A copy, since the parser empties the list.
+        # A first parse only counts values, of a copy, since the parser empties the list.
         values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         for param, times in Counter(order).items():  # `order` names a parameter once for each time that it was given
             given = values.get(param.name)
-            if times > 1 and param.nargs == 1 and not (_is(param, "multiple") or _is(param, "is_flag")):
+            # Arguments are no flags, and lack the attribute.
+            if times > 1 and param.nargs == 1 and not (param.multiple or getattr(param, "is_flag", False)):
                 raise UsageError(
                     f"{_name(param)} takes one value, got it {times} times. Give it once; a list has commas: a,b."
                 )
@@ -122,10 +129,6 @@ class StrictCommand(TyperCommand):
             raise
 
 
-def _is(param: Any, what: str) -> bool:
-    return bool(getattr(param, what, False))  # arguments lack these attributes
-
-
 def _name(param: Any) -> str:
     return max(param.opts, key=len) if param.param_type_name == "option" else param.name.upper()
 
@@ -134,27 +137,9 @@ class Command(StrictCommand):
     """A command of this package, which silences the libraries unless `--debug` is given."""
 
     def invoke(self, ctx: Any) -> Any:
-        """See click."""
         if not debugging():
             quiet()
         return super().invoke(ctx)
-
-
-def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    """A parameter of a function from which Typer makes an option."""
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def options_of(parameters: Iterable[inspect.Parameter]) -> list[Any]:
-    """Options of click, made by Typer from the signature of a command, its only public way to make them."""
-
-    def takes_them() -> None: ...
-
-    # Typer reads the options from the signature. Functions may have `__signature__`, although their type lacks it.
-    takes_them.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
-    app = typer.Typer(add_completion=False)
-    app.command()(takes_them)
-    return list(typer.main.get_command(app).params)
 
 
 def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> None:
@@ -163,36 +148,23 @@ def check_goes_with(option: str, is_given: bool, other: str, is_there: bool) -> 
         raise UsageError(f"{option} is for {other}. Add {other}, or leave {option} out.")
 
 
-def items(text: str, option: str) -> tuple[str, ...]:
-    """The items of a text such as `a,b`."""
+def parsed(text: str, option: str, kind: Any) -> Any:
+    """The value of an option that is written as in a config, such as `0.1,0.25`; `kind` is its type there."""
+    from pydantic import TypeAdapter, ValidationError  # imports slower than help may print
+
     try:
-        return each_once(parts_of(text))
-    except ValueError as error:
-        raise UsageError(f"{option} is wrong: {error}, got {one_line(text, 100)}.") from None
-
-
-def numbers(
-    text: str, option: str, kind: Callable[[str], Number], rule: str, fits: Callable[[Number], bool]
-) -> tuple[Number, ...]:
-    """The numbers of a text such as `1,8,32`."""
-    try:
-        found = [kind(part) for part in items(text, option)]
-    except ValueError:
-        found = []
-    if not found or not all(map(fits, found)):
-        raise UsageError(f"{option} takes {rule}, got {one_line(text, 100)!r}.")
-    return tuple(dict.fromkeys(found))
-
-
-def is_count(number: int) -> bool:
-    """Whether a number of rows, steps or documents is in range."""
-    return 1 <= number <= LARGEST_COUNT
+        return TypeAdapter(kind).validate_python(text)
+    except ValidationError as error:
+        rule = rule_of(error.errors()[0])
+        raise UsageError(f"{option} is wrong: {rule}, got {one_line(text, 100)!r}.") from None
 
 
 def shares(text: str, option: str) -> tuple[float, ...]:
     """The shares to save of a text such as `0.1,0.25`, rising."""
-    rule = "shares from 0 up to but not 1 such as 0.1,0.25 (0.25 is 25 %)"
-    return tuple(sorted(numbers(text, option, float, rule, lambda share: 0 <= share < 1)))
+    from adaptive_bench.recipe import Shares
+
+    found: tuple[float, ...] = parsed(text, option, Shares)
+    return found
 
 
 def tables_of(runs: list[str] | None, out: Path, plugin: list[Path] | None = None) -> list[Path]:
@@ -228,14 +200,12 @@ def plugins_there(run: Path) -> list[Path]:
 
 def tasks_and_data(tasks: str, data_dir: Path | None) -> tuple[list[str], Path | None]:
     """Find the tasks that `--tasks` names and the folder of local data, before a model is loaded."""
-    from adaptive_bench.config import check_data_folder
+    from adaptive_bench.config import Names, check_data_folder
     from adaptive_bench.data import data_root
     from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 
     check_data_folder(root := data_root(data_dir))
-    names = list(expand_tasks(items(tasks, "--tasks")))
-    if not names:
-        raise UsageError(f"--tasks names at least one task, got {tasks!r}. `list tasks` shows them.")
+    names = list(expand_tasks(parsed(tasks, "--tasks", Names)))
     for name in names:
         find_task(name)
     return names, root

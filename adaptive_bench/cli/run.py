@@ -1,7 +1,9 @@
-"""`adaptive-bench run` and `retry`: train, sweep, match, and print the table."""
+"""`adaptive-bench run` and `retry`: train, sweep, match, and print the table, or the plan of it."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,15 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from adaptive_bench import registry
+from adaptive_bench.capabilities import FILE_NAME, stored_matrix
 from adaptive_bench.cli import options
-from adaptive_bench.cli.config_options import PANELS, Overrides
-from adaptive_bench.cli.terminal_text import load_libraries, paragraph
-from adaptive_bench.errors import UsageError
-from adaptive_bench.spec import MethodSpec
-from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.cli.config_options import PANELS, Overrides, takes_config
+from adaptive_bench.cli.terminal_text import fitting, load_libraries, paragraph
+from adaptive_bench.config import QUICK, RunConfig, load_config, preset_naming
+from adaptive_bench.errors import Interrupted, UsageError
+from adaptive_bench.live_display import Display
+from adaptive_bench.progress import let_go, say
+from adaptive_bench.spec import MethodSpec, parse_specs
+from adaptive_bench.store.runs import run_command, run_name
+from adaptive_bench.tables.comparability import QUICK_NOTE
+from adaptive_bench.validation import read_mapping
 
 if TYPE_CHECKING:
-    from adaptive_bench.config import RunConfig
+    from adaptive_bench.jobs.job import Failure
+    from adaptive_bench.runs import RunOutcome, Shard
 
 _what, _how, _where = (partial(typer.Option, rich_help_panel=panel) for panel in PANELS)
 _ALONE = ("dense", "static_depth", "base")  # if these are the only methods, no control is added
@@ -26,8 +35,9 @@ _ALONE = ("dense", "static_depth", "base")  # if these are the only methods, no 
 _QUICK_STEPS, _QUICK_LIMIT, _QUICK_EXAMPLES = 20, 16, 16
 
 
+@takes_config()
 def run(
-    ctx: typer.Context,
+    overrides: Overrides,
     config: Annotated[
         str | None,
         _what(
@@ -75,7 +85,6 @@ def run(
     wide: Annotated[
         bool, typer.Option("--all", help="Print all levels and rows, with the scores of every task and what was saved.")
     ] = False,
-    open_page: Annotated[bool, typer.Option("--open", help="Build the page at the end and show it.")] = False,
 ) -> None:
     """Compare methods at the same saved compute.
 
@@ -83,12 +92,8 @@ def run(
     nano model and two of its tasks. Finished work is found again: the same command continues after a stop, and computes
     nothing once everything is done.
     """
-    from adaptive_bench.cli.execution import execute, print_plan
-    from adaptive_bench.config import preset_naming
     from adaptive_bench.evaluation.lookup import check_task_name
-    from adaptive_bench.validation import check_device
 
-    overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds
     options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
     options.check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
@@ -111,12 +116,11 @@ def run(
 
         preset = preset_by_size(str(model))
     # For the table alone neither data nor the tasks and methods themselves are needed; whatever is on disk is shown.
-    run_config = overrides.load(preset, reads_data=not table_only)
+    run_config = load_config(preset, overrides.values, flags=overrides.flags, reads_data=not table_only)
     for name in () if table_only else (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before the libraries load, which takes seconds
     for text in () if table_only else run_config.methods:
         registry.check_name("methods", MethodSpec.parse(text).name)
-    check_device(run_config.device)
     registry.check_name("launchers", launcher)
     load_libraries()
     if tuned is not None:
@@ -147,7 +151,7 @@ def run(
         return
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
     how |= {"table_only": table_only, "shard": part}
-    execute(run_config, how, wide=wide, open_page=open_page, timed=timed)
+    execute(run_config, how, wide=wide, timed=timed)
 
 
 def missing_controls(methods: Sequence[str], steps: int) -> tuple[str, ...]:
@@ -165,8 +169,6 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 
     Values that are smaller already stay, and so do values that the command line has given.
     """
-    from adaptive_bench.config import QUICK, RunConfig
-
     named = given.get("train", {})
     steps = config.train.steps if "steps" in named else min(_QUICK_STEPS, config.train.steps)
     # At most a quarter of the steps warms up, also where the command line gave the steps.
@@ -184,7 +186,6 @@ def quickened(config: RunConfig, given: Mapping[str, Any]) -> RunConfig:
 
 def _fitted(config: RunConfig, overrides: Overrides, quick: bool, dry_run: bool) -> RunConfig:
     """The config made smaller to what this machine does in time, with a note to the user."""
-    from adaptive_bench.live_display import Display
     from adaptive_bench.runs.estimate import NIGHT, QUICK, fitted
 
     with Display() as reporter:
@@ -204,10 +205,126 @@ def retry(
 
     Plugin files are loaded from where they were; if they have moved, name them with --plugin.
     """
-    from adaptive_bench.cli.execution import execute
-
     folder = options.open_run(run, out, plugin)
     load_libraries()
     from adaptive_bench.runs.trained import config_of
 
     execute(config_of(folder))
+
+
+def print_plan(config: RunConfig, part: Shard) -> None:
+    """Check everything a run needs, then print the model, the recipe, the cells of the whole run and what they will
+    take, and those that this command would do.
+
+    Args:
+        flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes; `None` if unknown.
+    """
+    from adaptive_bench.runs import about, describe, preflight
+
+    with Display() as reporter:
+        found = preflight(config, reporter, measures=not part.is_whole)  # names of cells depend on the measured sites
+        cells = () if part.is_whole else part.of(found.plan)
+    typer.echo("\n".join(about(config, found)))
+    typer.echo("\n" + fitting(describe(found.plan, found.estimator)))
+    if cells:
+        names = ", ".join(cell.folder.name for cell in cells)
+        typer.echo("\n" + paragraph(f"Of these, this command would do the cells {names}, with their evaluations."))
+    for note in found.notes:
+        typer.echo("\n" + paragraph(f"Note: {note}"))
+
+
+def execute(
+    config: RunConfig, how: Mapping[str, Any] | None = None, *, wide: bool = False, timed: bool = False
+) -> None:
+    """Run, then print the table, the notes about it, and where everything is.
+
+    Args:
+        how: Further arguments of `adaptive_bench.runs.run`.
+        wide: Whether to print all levels and rows, with the scores of every task and what was saved there.
+        timed: Whether to time the methods afterwards, and to make the table with their times.
+    """
+    from adaptive_bench.runs import run
+
+    try:
+        with Display() as reporter:
+            outcome = run(config, reporter, **how or {})
+            if timed and outcome.rows and not outcome.failures:
+                from adaptive_bench.runs.timing import TimingRequest, time_specs
+
+                specs = tuple(parse_specs(",".join(config.methods)))
+                asked = TimingRequest(specs, config.model, device=config.device, out=config.out, run=config)
+                time_specs(asked, reporter)
+                outcome = run(config, reporter, table_only=True)  # the same table, now with times
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"Stopped. What was finished is kept in {str(config.out)!r}; re-run the command to continue."
+        ) from None
+    if not outcome.is_main_process:  # under torchrun one process speaks for all
+        return
+    try:
+        _print_outcome(outcome, config, wide=wide)
+    except BrokenPipeError:  # standard output was closed; everything is on disk
+        let_go(sys.stdout)
+    if outcome.failures:
+        _print_failures(outcome.failures)
+        raise typer.Exit(outcome.exit_code)
+
+
+def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> None:
+    if outcome.elsewhere:
+        typer.echo("\n" + paragraph(outcome.elsewhere))
+    rows = bool(outcome.rows)
+    if rows and config.is_quick:
+        typer.echo(f"\n{QUICK_NOTE}")
+    if rows:
+        typer.echo("\n" + registry.get("leaderboards", "terminal")([outcome.folder / "table.json"], wide=wide))
+    for warning in (*outcome.warnings, *_unchecked(config)):
+        typer.echo("\n" + paragraph(f"Note: {warning}"))
+    name = shlex.quote(run_name(outcome.folder))
+    commands = {}
+    if rows:
+        commands["What each model wrote"] = f"adaptive-bench samples {name}"
+        commands["The page"] = f"adaptive-bench leaderboard build {name} --open"
+    elif not outcome.elsewhere:  # it would do here what was handed to others
+        commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
+    for what, command in commands.items():
+        typer.echo(f"\n{what}:\n  {command}")
+    typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
+
+
+def _unchecked(config: RunConfig) -> list[str]:
+    """Warnings about plugins' methods that were never checked, or whose decisions were found to use later text."""
+    said = list[str]()
+    for spec in map(MethodSpec.parse, config.methods):
+        # With --table-only a run may have methods that are not installed here.
+        if spec.name not in registry.names("methods") or not registry.is_foreign("methods", spec.name):
+            continue
+        matrix = stored_matrix(spec.name)
+        if not matrix:
+            said.append(
+                f"The method {spec.name!r} ({registry.origin('methods', spec.name)}) was never checked: its scores may "
+                f"rest on later text. `adaptive-bench check {spec.name} --plugin FILE --capabilities {FILE_NAME}` in "
+                f"the folder of its file checks it."
+            )
+        causality = matrix.get(str(spec), {}).get("causality", "-")
+        if spec.semantics == "bench" and causality not in ("-", "C0"):
+            said.append(
+                f"`adaptive-bench check` found that the decisions of {str(spec)!r} depend on more than earlier text "
+                f"(causality {causality}): its scores are not those of a model that writes."
+            )
+    return list(dict.fromkeys(said))
+
+
+def _print_failures(failures: Sequence[Failure]) -> None:
+    """Print every cause of failure once, with the work that it affected."""
+    by_cause: dict[str, list[Failure]] = {}
+    for failure in failures:
+        by_cause.setdefault(f"{failure.kind}: {failure.reason}", []).append(failure)
+    for cause, failed in by_cause.items():
+        log = next((failure.log for failure in failed if failure.log), None)  # they share a cause, so one log is enough
+        works = ", ".join(failure.work for failure in failed)
+        say("\n" + paragraph(f"Failed: {works}: {cause}{f' Log: {log}' if log else ''}"), sys.stderr)
+        if options.debugging():
+            say("\n".join(dict.fromkeys(failure.trace for failure in failed)), sys.stderr)
+    if any(failure.was_tried for failure in failures):
+        say("\nThe same command tries again what failed and keeps the rest.", sys.stderr)

@@ -20,11 +20,7 @@ DEFAULT_METHODS = "dense,random_skip,gateskip,mod"
 
 def time(
     methods: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=options.names_of("methods"),
-            help=f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`.",
-        ),
+        str | None, options.naming("methods", f"Method specs; default: those of --run, or `{DEFAULT_METHODS}`.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="As for `run`; default: that of --run, or nano.")] = None,
     run: Annotated[
@@ -55,7 +51,9 @@ def time(
     weights are. Once a model's methods are timed, the tables of `run` have columns of saved time.
     """
     shares = options.shares(savings, "--savings")
-    batches = options.numbers(batch, "--batch", int, "whole numbers from 1 such as 1,8,32", options.is_count)
+    from adaptive_bench.recipe import Counts
+
+    batches = options.parsed(batch, "--batch", Counts)
     load_libraries(plugin)
     import torch
 
@@ -139,11 +137,7 @@ def speculate(
     model: options.RunOrModel,
     tasks: Annotated[str, typer.Option(help="Tasks whose prompts are continued, as for `run`.")],
     method: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=options.names_of("methods"),
-            help="Method spec: one of a run's; for a plain model, `static_depth`.",
-        ),
+        str | None, options.naming("methods", "Method spec: one of a run's; for a plain model, `static_depth`.")
     ] = None,
     savings: Annotated[str, typer.Option(help="Shares of token-branches that drafting skips.")] = "0.25,0.5",
     draft_length: Annotated[int, typer.Option(min=1, help="Most tokens of a draft.")] = 4,
@@ -234,9 +228,11 @@ def _speculation_table(record: Mapping[str, Any]) -> str:
     greedy = record["greedy"]
     rows = [["greedy", "", "1.00", f"{greedy['tokens_per_s']['median']:.0f}", "", *_cost(greedy), ""]]
     for point in record["points"]:
+        # In % of the token-branches; the requested saving if nothing was drafted.
+        saved = point["draft_saved"]["tokens"]
         rows.append(
             [
-                _drafted(point),
+                percent(point["saving"] if saved is None else saved),
                 percent(point["acceptance"]),
                 "n/a" if point["tokens_per_verification"] is None else f"{point['tokens_per_verification']:.2f}",
                 f"{point['tokens_per_s']['median']:.0f}",
@@ -247,12 +243,6 @@ def _speculation_table(record: Mapping[str, Any]) -> str:
         )
     # The header is an ordinary row here: as a header it would get a margin, which 80 columns have no room for.
     return plain_table([list(_HEADER), *rows], (), tablefmt="plain", colalign=["right"] * len(_HEADER))
-
-
-def _drafted(point: Mapping[str, Any]) -> str:
-    """The saving of drafting in % of the token-branches; the requested saving if nothing was drafted."""
-    saved = point["draft_saved"]["tokens"]
-    return percent(point["saving"] if saved is None else saved)
 
 
 def _cost(of: Mapping[str, Any]) -> list[str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from adaptive_bench import registry
-from adaptive_bench.cli.config_options import ConfigCommand, Overrides
+from adaptive_bench.cli.config_options import Overrides, takes_config
 from adaptive_bench.cli.options import DEFAULT_OUT, Plugins
-from adaptive_bench.cli.terminal_text import pasteable, plain_table
+from adaptive_bench.cli.terminal_text import plain_table
+from adaptive_bench.config import DEFAULT_PRESET, load_config
 from adaptive_bench.validation import MOST_SEEDS
 
 if TYPE_CHECKING:
@@ -24,15 +25,12 @@ if TYPE_CHECKING:
 Preset = Literal["rates", "steps"]
 
 
-class TuneCommand(ConfigCommand):
-    """A command with options for some config keys; `tune` has its own option for the methods."""
-
-    keys = ("tasks", "model", "seeds", "out")
-    preset = "tune"
+PRESET = "tune"
 
 
+@takes_config("tasks", "model", "seeds", "out", preset=PRESET)
 def tune(
-    ctx: typer.Context,
+    overrides: Overrides,
     preset: Annotated[
         Preset | None,
         typer.Option(
@@ -93,11 +91,10 @@ def tune(
     # A generator: only `all` has to import every method.
     found = (name for name in registry.names("methods") if registry.get("methods", name).Config.search_space)
     names = ",".join(found) if methods == "all" else methods
-    overrides: Overrides = ctx.obj  # made by `ConfigCommand` from the options that it adds
     if names is not None:
         overrides = overrides.with_value(["methods"], names, "--methods")
-    source = config or (TuneCommand.preset if preset is None else ConfigCommand.preset)
-    run_config = overrides.load(source)
+    source = config or (PRESET if preset is None else DEFAULT_PRESET)
+    run_config = load_config(source, overrides.values, flags=overrides.flags)
     if preset is not None and "seeds" not in overrides.values:  # one seed is enough to choose a recipe
         run_config = run_config.model_copy(update={"seeds": run_config.seeds[:1]})
     how: dict[str, Any] = {"preset": preset, "confirm": confirm, "name": study, "jobs": jobs}
@@ -130,7 +127,7 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
     if result.best and not of_steps:
         where = [] if out == DEFAULT_OUT else ["--out", str(out)]
         given = ["--config", config, "--methods", ",".join(result.best), "--tuned", result.name, *where]
-        typer.echo(f"\n  {pasteable(shlex.join(['adaptive-bench', 'run', *given]))}")
+        typer.echo(f"\n  {shlex.join(['adaptive-bench', 'run', *given])}")
     typer.echo(f"\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, UsageError, message_of, one_line
 from adaptive_bench.store import atomic
-from adaptive_bench.strict_yaml import read_mapping
+from adaptive_bench.validation import read_mapping
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -211,12 +211,11 @@ class Report:
             tablefmt="plain",
             colalign=("left", *("right" for _ in CHECKS)),
             disable_numparse=True,
-            # What two spaces and a number for each check leave.
-            maxcolwidths=[_WIDTH - sum(2 + len(number) for number in rows[0][1:]), *(None for _ in CHECKS)],
         )
         # With a space that does not break, so that a number stays on the line of its check.
         legend = ", ".join(f"{number}\N{NO-BREAK SPACE}{check.name}" for number, check in enumerate(CHECKS, 1))
-        return f"{table}\n\n{textwrap.fill(legend, _WIDTH)}".replace("\N{NO-BREAK SPACE}", " ")
+        filled = textwrap.fill(legend, _WIDTH, break_on_hyphens=False)
+        return f"{table}\n\n{filled}".replace("\N{NO-BREAK SPACE}", " ")
 
     def to_json(self) -> dict[str, Any]:
         """The whole report as plain values."""

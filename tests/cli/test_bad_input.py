@@ -29,7 +29,7 @@ ARGUMENTS = [
     ("run --limit 0", USAGE, "--limit is wrong"),
     ("run --levels 5", USAGE, "--levels is wrong: should be less than 1, got 5"),
     ("run --train-steps 999999999999", USAGE, "Lower --train-steps"),
-    ("time --batch 0", USAGE, "--batch takes whole numbers from 1"),
+    ("time --batch 0", USAGE, "--batch is wrong: should be greater than or equal to 1, got '0'"),
     # Words that are none of those there are.
     ("run --methods gateskp", USAGE, "Did you mean 'gateskip'?"),
     ("run --methods gateskip@papr", USAGE, "Semantics must be one of"),

@@ -1,8 +1,7 @@
 import json
+import re
 
 import pytest
-
-from adaptive_bench.cli import check as check_command
 
 PLUGIN = """
 from adaptive_bench.method import EXECUTE_ALL
@@ -55,9 +54,11 @@ def test_a_plugin_that_forgets_the_base_class_is_told_its_line(check, tmp_path):
     forgets = "    def __init__(self, *given):\n        self.gates = []\n        self.gates = Linear(2, 2)\n"
     plugin = PLUGIN.replace("    dial = ", f"{forgets}\n    dial = ", 1)
     (tmp_path / "lazy.py").write_text(f"from torch.nn import Linear\n{plugin}")
-    result = check("lazy", "--plugin", "lazy.py", "--family", "llama")
+    result = check("lazy", "--plugin", "lazy.py", "--family", "llama", "--family", "gemma2")
     assert result.exit_code == 1
     assert "lazy.py, line 14, in __init__" in result.said and "before Module.__init__() call" in result.said
+    assert result.said.count("in __init__") == 2  # of each semantics once, not for each family
+    assert re.search(r"lazy fails \w+ on llama, gemma2: raised", result.said)
 
 
 def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check, monkeypatch):
@@ -70,13 +71,3 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check,
 @pytest.mark.parametrize("arguments", ["", "gateskip --all", "gateskp", "gateskip[shape"])
 def test_what_to_check_has_to_be_clear(check, arguments):
     assert check(*arguments.split()).exit_code == 2
-
-
-def test_doctor_finds_a_sound_machine_in_order_and_names_what_is_missing_with_the_next_step(command, monkeypatch):
-    result = command("doctor")
-    assert result.exit_code == 0
-    assert all(what in result.stdout for what in ("torch", "devices", "hub", "cache"))
-    monkeypatch.setattr(check_command, "_PACKAGES", ("torch", "not-there-at-all"))
-    result = command("doctor")
-    assert result.exit_code == 1 and "in order: not-there-at-all." in result.said
-    assert "not installed: pip install" in result.stdout

@@ -11,7 +11,7 @@ from adaptive_bench.tuning import StudyResult
 def dry_run(command, monkeypatch):
     """`dry_run(arguments)`: the config of a run that is not carried out."""
     configs = []
-    monkeypatch.setattr("adaptive_bench.cli.execution.print_plan", lambda config, *_: configs.append(config))
+    monkeypatch.setattr("adaptive_bench.cli.run.print_plan", lambda config, *_: configs.append(config))
 
     def config_of(arguments):
         result = command(f"run --dry-run {arguments}")

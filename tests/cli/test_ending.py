@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adaptive_bench import __version__, startup
-from adaptive_bench.cli.ending import ctrl_c_answered, reported
-from adaptive_bench.cli.terminal_text import fitting, listed, pasteable, wrapped
+from adaptive_bench import __version__, progress
+from adaptive_bench.cli import ctrl_c_answered, reported
+from adaptive_bench.cli.terminal_text import fitting, listed, wrapped
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m adaptive_bench"
@@ -68,10 +68,8 @@ def test_a_run_is_done_though_nobody_reads(tmp_path):
 
 
 def test_ctrl_c_in_a_command_is_one_line_and_exit_code_130(command, monkeypatch):
-    monkeypatch.setattr(
-        "adaptive_bench.cli.check._findings", lambda *given: os.kill(os.getpid(), signal.SIGINT) or iter(())
-    )
-    done = command("doctor")
+    monkeypatch.setattr("adaptive_bench.cli.listing._config_keys", lambda: os.kill(os.getpid(), signal.SIGINT))
+    done = command("list keys")
     assert (done.exit_code, done.stdout, done.stderr) == (130, "", LINE)
 
 
@@ -89,7 +87,7 @@ def test_a_module_that_hides_ctrl_c_while_it_is_loaded_does_not_hide_it_from_the
     (tmp_path / "hides.py").write_text(
         f"try:\n    {PRESS}\nexcept BaseException:\n    raise ImportError('numpy is missing', name='numpy')\n"
     )
-    program = "from adaptive_bench.cli.ending import ctrl_c_answered\nwith ctrl_c_answered():\n    import hides"
+    program = "from adaptive_bench.cli import ctrl_c_answered\nwith ctrl_c_answered():\n    import hides"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", LINE)
 
@@ -115,23 +113,6 @@ def test_ctrl_c_around_a_command(program, code, out, last):
     assert (done.returncode, done.stdout, done.stderr.strip().rpartition("\n")[2]) == (code, out, last)
 
 
-@pytest.mark.parametrize(
-    ("started", "on_path", "printed"),
-    [
-        ("/elsewhere/bin/adaptive-bench", True, "adaptive-bench"),
-        ("bin/adaptive-bench", False, "bin/adaptive-bench"),
-        ("/site/adaptive_bench/__main__.py", False, f"{sys.executable} -m adaptive_bench"),
-    ],
-)
-def test_commands_that_are_printed_can_be_given_as_they_stand(monkeypatch, tmp_path, started, on_path, printed):
-    script = tmp_path / "bin" / "adaptive-bench"
-    script.parent.mkdir()
-    script.touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(script.parent) if on_path else "/nowhere")
-    monkeypatch.setattr(sys, "argv", [started])
-    assert pasteable("adaptive-bench run") == f"{printed} run"
-
-
 LEVELS = """
 import logging
 import multiprocessing
@@ -151,15 +132,15 @@ if __name__ == "__main__":
 
 
 def test_libraries_are_quiet_in_every_process_but_for_what_the_user_has_set(monkeypatch, tmp_path):
-    monkeypatch.setattr(startup.os, "environ", dict(os.environ) | {"TRANSFORMERS_VERBOSITY": "debug"})
+    monkeypatch.setattr(progress.os, "environ", dict(os.environ) | {"TRANSFORMERS_VERBOSITY": "debug"})
     with warnings.catch_warnings(record=True) as shown:
-        startup.quiet()
+        progress.quiet()
         warnings.warn("chatter", UserWarning, stacklevel=1)
-    assert (startup.os.environ["TRANSFORMERS_VERBOSITY"], startup.os.environ["TQDM_DISABLE"]) == ("debug", "1")
+    assert (progress.os.environ["TRANSFORMERS_VERBOSITY"], progress.os.environ["TQDM_DISABLE"]) == ("debug", "1")
     assert shown == []
     script = tmp_path / "spawn.py"
     script.write_text(LEVELS)
-    told = subprocess.run([sys.executable, script], env=startup.os.environ, capture_output=True, text=True, check=True)
+    told = subprocess.run([sys.executable, script], env=progress.os.environ, capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["40", "40"]
 
 

@@ -14,7 +14,7 @@ from typing import get_args
 import pytest
 from every_command import every_command, params_of
 
-from adaptive_bench.cli import COMMANDS
+from adaptive_bench.cli.program import COMMANDS
 from adaptive_bench.config import keys
 from adaptive_bench.errors import (
     AdaptiveBenchError,
@@ -90,7 +90,8 @@ def test_the_program_says_of_each_command_what_its_own_help_begins_with():
 
 HEAVY = """
 import sys
-from adaptive_bench.cli import COMMANDS, main
+from adaptive_bench.cli import main
+from adaptive_bench.cli.program import COMMANDS
 try:
     main()
 finally:

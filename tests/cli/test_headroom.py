@@ -80,7 +80,7 @@ def test_whole_texts_cannot_be_asked_again(measure):
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "words"),
     [
-        ("toy_write --levels 1.5", 2, "--levels takes shares from 0 up to but not 1"),
+        ("toy_write --levels 1.5", 2, "--levels is wrong: should be less than 1"),
         ("toy_odd", 2, "a metric that is a mean over documents"),
         ("toy_untested", 2, "validation documents"),
         ("toy_empty", 1, "Plugin fault: The task 'toy_empty' cannot be set up"),

@@ -148,22 +148,29 @@ def entry(command, model_folder, tmp_path):
     return tmp_path / "entries" / folder.name
 
 
-def test_verify_prints_the_table_and_trains_a_method_again_with_a_fresh_seed(command, entry, model_folder):
+def test_verify_prints_the_table_and_a_method_can_be_trained_again(command, entry, model_folder, tmp_path):
     rows = json.loads(command("leaderboard verify", str(entry), "--json").stdout)
     assert rows == json.loads(json.dumps(read_entry(entry).rows))
     assert "random_skip" in command("leaderboard verify", str(entry)).stdout
-    again = ("leaderboard", "verify", str(entry), "--model", str(model_folder), "--out", "again", "--rerun")
-    said = command(*again, "mod")
-    assert said.exit_code == 2 and "--rerun is a method of the entry, got 'mod'" in said.stderr
-    said = command(*again, "random_skip")
-    assert said.exit_code == 0 and said.stdout.splitlines()[0].split()[-2:] == ["seeds", "rerun"]
-    pairs = json.loads(command(*again, "random_skip", "--json").stdout)
-    assert [(one["entry"]["level"], one["entry"]["seeds"], one["rerun"]["seeds"]) for one in pairs] == [
-        (0.0, 2, 1),
-        (0.3, 2, 1),
+    again = (
+        "--model",
+        str(model_folder),
+        "--methods",
+        "random_skip",
+        "--no-controls",
+        "--seeds",
+        "3,",
+        "--out",
+        "again",
+    )
+    said = command("run --config", str(entry / "config.yaml"), *again)
+    assert said.exit_code == 0, said.stderr
+    (folder,) = (tmp_path / "again" / "runs").iterdir()
+    pairs = zip(rows, json.loads((folder / "table.json").read_text()), strict=True)
+    assert [(one["level"], one["seeds"], other["level"], other["seeds"]) for one, other in pairs] == [
+        (0.0, 2, 0.0, 1),
+        (0.3, 2, 0.3, 1),
     ]
-    (config,) = entry.parents[1].glob("again/runs/*/config.yaml")
-    assert "seeds:\n- 3\n" in config.read_text()
 
 
 def test_what_is_no_entry_is_not_verified(command, tmp_path):

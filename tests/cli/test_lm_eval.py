@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 import torch
 
-from adaptive_bench.cli import lm_eval
+from adaptive_bench.cli import models
 from adaptive_bench.errors import UsageError
 from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.model import AdaptiveModel
@@ -53,7 +53,7 @@ def test_a_typo_is_the_users_and_is_found_at_once():
 def completed(**given):
     usual = {"model": "adaptive", "model_args": None, "config": None, "include_path": None, "device": None}
     arguments = Namespace(**usual | given)
-    lm_eval._complete(arguments)
+    models._complete(arguments)
     return arguments
 
 

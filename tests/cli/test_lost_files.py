@@ -84,6 +84,6 @@ def test_the_command_of_a_run_has_its_plugins_and_retry_loads_them(command, fold
     assert run_command(folders[0], [plugin]).endswith(f"--plugin {plugin}")
     loaded = []
     monkeypatch.setattr("adaptive_bench.registry.load_plugins", loaded.append)
-    monkeypatch.setattr("adaptive_bench.cli.execution.execute", lambda config: None)
+    monkeypatch.setattr("adaptive_bench.cli.run.execute", lambda config: None)
     (folders[0] / "config.yaml").write_text(json.dumps({"model": "nano", "methods": ["mod"], "tasks": ["nano_math"]}))
     assert command("retry", folders[0]).exit_code == 0 and loaded == [[plugin]]

@@ -40,7 +40,7 @@ def test_the_point_is_found_on_the_axis_of_the_runs_table(samples, finished, mon
     """Net FLOPs: the dense part of a model is not saved, so the same share of them takes more tokens."""
     how = "--level 0.2 --methods random_skip --docs 1"
     by_tokens = json.loads(samples(f"{how} --json").stdout)[0]["answers"][0]
-    monkeypatch.setattr("adaptive_bench.cli.show.read_run", lambda file: {"match_on": "net"})
+    monkeypatch.setattr("adaptive_bench.cli.runs.read_run", lambda file: {"match_on": "net"})
     told = samples(how).stdout
     assert "% of net FLOPs" in told and "% of tokens" not in told
     by_net = json.loads(samples(f"{how} --json").stdout)[0]["answers"][0]

@@ -12,7 +12,7 @@ from finished_run import change, read, scores_of, table_only, without_point
 from small_runs import untimed
 
 from adaptive_bench.cli.listing import runs_in
-from adaptive_bench.cli.show import documents
+from adaptive_bench.cli.runs import documents
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.runs import plan, run
 from adaptive_bench.runs import training_work as training

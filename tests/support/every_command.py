@@ -2,7 +2,7 @@
 
 import typer
 
-from adaptive_bench.cli import app
+from adaptive_bench.cli.program import app
 
 
 def every_command(group=None, path=()):

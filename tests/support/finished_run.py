@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from adaptive_bench.cli.show import documents
+from adaptive_bench.cli.runs import documents
 from adaptive_bench.runs import run
 from adaptive_bench.store import manifest
 from adaptive_bench.store.records import Record

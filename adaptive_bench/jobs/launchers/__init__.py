@@ -18,8 +18,7 @@ from adaptive_bench import registry
 from adaptive_bench.errors import ToBeContinued, UsageError
 from adaptive_bench.jobs.job import Failure
 from adaptive_bench.recipe import Strict
-from adaptive_bench.strict_yaml import read_mapping
-from adaptive_bench.validation import rule_of
+from adaptive_bench.validation import read_mapping, rule_of
 
 __all__ = ["LaunchRequest", "LaunchResult", "PendingJob"]
 

@@ -1,18 +1,21 @@
-"""`adaptive-bench generate` and `export-model`: use a trained model here, or share it."""
+"""`adaptive-bench generate`, `export-model` and `lm-eval`: use a trained model, or share it."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from adaptive_bench import output
 from adaptive_bench.cli import options
 from adaptive_bench.cli.terminal_text import paragraph, percent, plain_table
 from adaptive_bench.errors import UsageError
+from adaptive_bench.progress import say
 from adaptive_bench.store import atomic
 from adaptive_bench.store.runs import read_json
 from adaptive_bench.validation import LARGEST_SEED
@@ -69,13 +72,6 @@ def generate(
         raise UsageError(f"A model has one dial, got --saving {saving:g} and --dial {dial:g}. Give one of them.")
     options.check_goes_with("--system-prompt", bool(system_prompt), "--chat-template", chat_template)
     options.check_goes_with("--enable-thinking", enable_thinking is not None, "--chat-template", chat_template)
-    from adaptive_bench.recipe import LEAST_TEMPERATURE
-
-    if 0 < temperature < LEAST_TEMPERATURE:
-        raise UsageError(
-            f"--temperature is 0, for the likeliest token, or at least {LEAST_TEMPERATURE:g}, got {temperature:g}. "
-            f"Give 0."
-        )
     import torch
 
     from adaptive_bench.model import AdaptiveModel, stored_calibration
@@ -169,7 +165,6 @@ def _continue(
 
 def saved_line(report: dict[str, Any]) -> str:
     """A line of at most 80 columns with the shares of tokens and net FLOPs saved: overall, in reading, in writing."""
-
     parts = []
     for phase, name in (("prefill", "read"), ("decode", "written")):
         tokens, shares = report["counts"][phase]["tokens"], report[phase]
@@ -181,9 +176,7 @@ def saved_line(report: dict[str, Any]) -> str:
 def export_model(
     run: options.Run,
     method: Annotated[str, typer.Option(help="Which method spec of the run.")],
-    to: Annotated[
-        Path, typer.Option("--output", "-o", parser=output.folder, help="Folder to write; it must not exist.")
-    ],
+    to: Annotated[Path, options.to_folder("Folder to write; it must not exist.")],
     without_layers: Annotated[
         int | None,
         typer.Option(
@@ -244,7 +237,7 @@ def export_model(
         model.save_pretrained(temporary, load_tokenizer(found), pretrained=hub)
         stored_calibration.copy(found, temporary, spec)
         atomic.write_text(temporary / "README.md", card)
-    typer.echo(f"Wrote {to}: {_megabytes(to)}")
+    typer.echo(f"Wrote {to}")
 
 
 def _write_pruned(model: AdaptiveModel, layers: int, to: Path, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -262,11 +255,7 @@ def _write_pruned(model: AdaptiveModel, layers: int, to: Path, tokenizer: PreTra
         plain.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
     gone = ", ".join(map(str, plain.config.pruned_layers))
-    typer.echo(f"Wrote {to}, without layers {gone} of {model.backbone.num_layers}: {_megabytes(to)}")
-
-
-def _megabytes(folder: Path) -> str:
-    return f"{sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:.1f} MB"
+    typer.echo(f"Wrote {to}, without layers {gone} of {model.backbone.num_layers}")
 
 
 def _results(run: Path, spec: MethodSpec) -> str:
@@ -283,3 +272,65 @@ def _results(run: Path, spec: MethodSpec) -> str:
                 [name, row["task"], row["metric"], f"{100 * (row['saved'] or 0):.1f} %", f"{row['score']:.4f}"]
             )
     return plain_table(lines, ["method", "task", "metric", "saved", "score"], tablefmt="github")
+
+
+def lm_eval(context: typer.Context) -> None:
+    """lm-eval's command line with the model `adaptive` and the tasks of `list tasks`.
+
+    `adaptive-bench lm-eval run --model adaptive --model_args pretrained=DIR,saving=0.15 --tasks piqa`: every option is
+    lm-eval's; `model_args` takes saving or dial, spec, calibration, dtype. Without `--device` a GPU is used if there is
+    one. If a task of this package and one of lm-eval have the same name, this package's is used.
+    """
+    from lm_eval._cli import HarnessCLI
+    from lm_eval.utils import setup_logging
+
+    sys.argv = ["lm_eval", *context.args]  # which its command line reads
+    command: Any = HarnessCLI()
+    arguments = command.parse_args()
+    if arguments.command == "run":
+        _complete(arguments)
+    from lm_eval import tasks
+
+    from adaptive_bench.evaluation.lm_eval_registration import SuiteTasks  # also registers the model
+
+    tasks.TaskManager = SuiteTasks  # lm-eval's subcommands import it by this name when they run
+    setup_logging()
+    command.execute(arguments)
+
+
+def _complete(arguments: argparse.Namespace) -> None:
+    """Complete arguments: the names of tasks, and the device if none is given."""
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    from adaptive_bench.evaluation.lookup import names_for_lm_eval
+
+    in_file = EvaluatorConfig.load_yaml_config(arguments.config) if arguments.config else {}
+
+    def given(name: str) -> Any:
+        value = getattr(arguments, name, None)
+        return in_file.get(name) if value in (None, "") else value
+
+    included, named = given("include_path"), given("tasks") or []
+    names = [name for part in ([named] if isinstance(named, str) else named) for name in str(part).split(",") if name]
+    if not names:
+        raise UsageError("lm-eval run asks tasks, got none. Name them with --tasks, for example --tasks piqa.")
+    meant = {name: names_for_lm_eval(name, included) for name in names}  # before torch is imported, for a typo
+
+    from adaptive_bench.evaluation.lm_eval_registration import NAME
+    from adaptive_bench.hardware import find_device
+
+    arguments.tasks = [name for found in meant.values() for name in found]
+    for name, found in meant.items():
+        if found != [name]:
+            say(f"{name} stands for {', '.join(found)} here.", sys.stderr)
+    if (model := given("model")) is None:
+        raise UsageError(f"lm-eval's own default is another model, got no --model. Give --model {NAME}.")
+    if model != NAME:
+        return
+    for_model = given("model_args")
+    # lm-eval's command line makes a mapping of them; a text in a YAML file is left to lm-eval.
+    own = for_model.get("device") if isinstance(for_model, Mapping) else None
+    device = arguments.device or own or in_file.get("device")
+    arguments.device = str(find_device(str(device or "auto")))
+    if device is None:
+        say(f"No --device is given: the model runs on {arguments.device}.", sys.stderr)
