@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,10 +18,10 @@ from typing import Any
 
 from adaptive_bench.errors import UsageError
 
-from .frame import Board, read_board
+from .boards import Board, read_board
+from .list_text import NONE, number
 from .provenance import variants_of
 from .row import Row, first_metrics
-from .table_cells import NONE, number
 
 AXIS = "tokens"
 # Generated tasks that stand in for the paper's own tasks if those were not evaluated.
@@ -228,7 +229,7 @@ class _Join:
         """Score and seconds of a row's method at a share of skipped tokens."""
         behind = self._board.behind(row)
         # With the level asked for, so that the training whose target is nearest to it answers.
-        return (None, None) if behind is None else behind[0].between(row.but(level=level), level, AXIS)
+        return (None, None) if behind is None else behind[0].between(replace(row, level=level), level, AXIS)
 
     def _task(self, name: str) -> str | None:
         """The task itself if it was evaluated, else the task that stands in for it, if any."""

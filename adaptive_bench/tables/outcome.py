@@ -145,7 +145,8 @@ class _Cell:
         if is_pooled(metric) and low is not None and high is not None:
             # The value of a document may lie outside of the metric's range, the metric itself may not.
             low, high = max(low, known.low), min(high, known.high)
-        return row.but(
+        return replace(
+            row,
             score=fmean(one.scores[metric] for one in self.points.values()),
             low=low,
             high=high,
