@@ -130,7 +130,9 @@ def short(standing: Standing, lines: Sequence[Line]) -> tuple[list[str], list[li
     for line in lines:
         texts = [rank(line), line.label, score(line), over_static(line, standing)]
         texts += [NONE if line.is_reference else whole_percent(one) for one in (line.skipped, line.time)]
-        body.append([*texts, *([saved(line)] if elsewhere else [])])
+        # The measured saving on the axis of the level.
+        saved = NONE if line.saved is None else f"{percent(line.saved)} %"
+        body.append([*texts, *([saved] if elsewhere else [])])
     return [*header, *(["saved"] if elsewhere else [])], body
 
 
@@ -236,11 +238,6 @@ def over_static(line: Line, standing: Standing) -> str:
     if found.low is None or found.high is None:
         return told
     return f"{told} [{100 * found.low:+.0f}, {100 * found.high:+.0f}]"
-
-
-def saved(line: Line) -> str:
-    """The measured saving on the axis of the level."""
-    return NONE if line.saved is None else f"{percent(line.saved)} %"
 
 
 def whole_percent(share: float | None) -> str:

@@ -112,8 +112,8 @@ def _differences(pairs: Pairs, shape: Shape, alphas: Floats, p_values: Floats) -
     levels = levels_of(*shape)
     if levels == "none":
         return [Difference(mean, None, None, None, *shape, levels) for mean in pairs.differences.tolist()]
-    parts = (pairs.differences, *pairs.limits(alphas), p_values)
-    return [Difference(*numbers, *shape, levels) for numbers in zip(*(part.tolist() for part in parts), strict=True)]
+    numbers = zip(*(part.tolist() for part in (pairs.differences, *pairs.limits(alphas), p_values)), strict=True)
+    return [Difference(mean, low, high, p, *shape, levels) for mean, low, high, p in numbers]
 
 
 def _alike(methods: Mapping[str, DocumentScores]) -> Iterable[Sequence[str]]:

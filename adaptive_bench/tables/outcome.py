@@ -136,17 +136,17 @@ class _Cell:
 
     def row(self, metric: str) -> Row:
         """Return the row of a metric."""
-        row = Row(metric=metric, **self.values)
         if not self.points:
-            return row
+            return Row(metric=metric, **self.values)
         scores, known = self._scores(metric, self.points), metric_of(metric)
         spread = interval(scores, bounds_of(known, [scores]))
         low, high = spread.low, spread.high
         if is_pooled(metric) and low is not None and high is not None:
             # The value of a document may lie outside of the metric's range, the metric itself may not.
             low, high = max(low, known.low), min(high, known.high)
-        return replace(
-            row,
+        return Row(
+            **self.values,
+            metric=metric,
             score=fmean(one.scores[metric] for one in self.points.values()),
             low=low,
             high=high,
