@@ -1,4 +1,4 @@
-"""Finds methods, tasks, models, families of models, configs, leaderboards, sites and launchers by name.
+"""Finds methods, tasks, models, families of models, configs, leaderboards, commands of a board and launchers by name.
 
 The core never imports a plugin by itself: names come from entry points (`adaptive_bench.<group>`) of any installed
 package and from files given with `--plugin`. An object is imported only when it is asked for.
@@ -21,7 +21,7 @@ from adaptive_bench import errors
 from adaptive_bench.errors import AdaptiveBenchError, EnvironmentProblem, PluginFault, UsageError, message_of, one_line
 from adaptive_bench.validation import NAME
 
-Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "sites", "launchers"]
+Group = Literal["methods", "tasks", "models", "families", "configs", "leaderboards", "board_commands", "launchers"]
 DISTRIBUTION = "adaptive-bench"
 _registered: dict[tuple[Group, str], tuple[object, str]] = {}
 _loading: list[Path] = []  # plugin files that are being run now; the last one is the innermost

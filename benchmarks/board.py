@@ -14,7 +14,7 @@ from pathlib import Path
 from shutil import which
 from statistics import median
 
-from adaptive_bench.leaderboard.site import build
+from adaptive_bench.leaderboard.page import build
 from adaptive_bench.store.runs import write_run
 
 ENTRIES = 2000

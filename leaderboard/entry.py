@@ -197,7 +197,10 @@ def open_entry(folder: Path) -> Entry:
 
 def table_of(sweeps: Sequence[MeasuredSweep], config: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     """The rows and warnings of the table, the same as in the run that measured these sweeps."""
-    found, warnings = outcome.table_of(sweeps, config["match_on"], config["match_phase"])
+    groups: dict[tuple[str, str], list[MeasuredSweep]] = {}
+    for one in sweeps:
+        groups.setdefault((one.method, one.task), []).append(one)
+    found, warnings = outcome.matched_rows(groups.values(), config["match_on"], config["match_phase"])
     plain_rows = [row.to_json() for row in found]
     # A task of a plugin that is not installed here has rows, but no chance level to compare them with.
     tasks = dict.fromkeys(row.task for row in found)

@@ -7,8 +7,8 @@ record has stays empty. Orders are to be compared, not numbers, unless the model
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -17,10 +17,10 @@ from typing import Any
 
 from adaptive_bench.errors import UsageError
 
-from .frame import Board, read_board
+from .boards import Board, read_board
+from .list_text import NONE, number
 from .provenance import variants_of
 from .row import Row, first_metrics
-from .table_cells import NONE, number
 
 AXIS = "tokens"
 # Generated tasks that stand in for the paper's own tasks if those were not evaluated.
@@ -30,8 +30,6 @@ STAND_INS = {
 _METRICS = {"written": ("exact_match", "em"), "likelihood": ("acc", "acc_norm"), "seconds": ("exact_match", "em")}
 _KINDS = {"written": "generative", "likelihood": "log-likelihood", "seconds": "timed"}
 BEYOND = "not in the paper"
-_OTHER = ("quantize", "temperature")  # words of a recipe whose rows are kept apart
-_FORM = re.compile(r"(?:^|, )quantize (\w+)")
 _DEFAULT = "(default)"  # marks a default in the names of ablation rows
 _BYTES = 4e-6  # megabytes of a parameter in fp32, as the paper counts them
 _Line = dict[str, Any]
@@ -91,13 +89,16 @@ def beside(board: Board, table: int) -> list[dict[str, Any]]:
 
 def form_of(row: Row) -> str:
     """The form that the weights were quantized to; empty if they were not quantized."""
-    found = _FORM.search(row.conditions.recipe or "")
-    return found[1] if found else ""
+    return _settings(row).get("quantize", "")
+
+
+def _settings(row: Row) -> dict[str, str]:
+    return dict(one.partition(" ")[::2] for one in (row.recipe or "").split(", "))
 
 
 def _is_plain(row: Row) -> bool:
     """Whether the weights were not quantized and the answers not sampled."""
-    return not any(f"{one} " in (row.conditions.recipe or "") for one in _OTHER)
+    return _settings(row).keys().isdisjoint(("quantize", "temperature"))
 
 
 def _commands(presets: Mapping[str, Sequence[str]]) -> str:
@@ -160,7 +161,7 @@ class _Join:
     def _beyond(self) -> list[_Line]:
         """Lines for the table's methods on models or in forms that the paper does not have: another family, 8 bits."""
         rows, over_models = self._table["rows"], self._table["model"] is None
-        known, of_forms = {row["method"] for row in rows}, any("recipe" in row for row in rows)
+        known, of_forms = {row["method"] for row in rows}, any("forms" in row for row in rows)
         by_model: dict[str, list[Row]] = {}
         for one in self._rows:
             # A table of forms gets our further forms, a table over models our further models, and others nothing.
@@ -189,8 +190,7 @@ class _Join:
         return self._variants.get(ours.spec, ours.spec).partition("@")[0]
 
     def _is_of(self, ours: Row, row: Mapping[str, Any]) -> bool:
-        wanted = row.get("recipe")
-        measured = any(one in (ours.conditions.recipe or "") for one in wanted) if wanted else _is_plain(ours)
+        measured = form_of(ours) in row["forms"] if "forms" in row else _is_plain(ours)
         return measured and self._variant(ours) == row["method"] and row.get("model", "").lower() == self._named(ours)
 
     def _named(self, ours: Row) -> str:
@@ -228,7 +228,7 @@ class _Join:
         """Score and seconds of a row's method at a share of skipped tokens."""
         behind = self._board.behind(row)
         # With the level asked for, so that the training whose target is nearest to it answers.
-        return (None, None) if behind is None else behind[0].between(row.but(level=level), level, AXIS)
+        return (None, None) if behind is None else behind[0].between(replace(row, level=level), level, AXIS)
 
     def _task(self, name: str) -> str | None:
         """The task itself if it was evaluated, else the task that stands in for it, if any."""

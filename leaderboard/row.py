@@ -6,8 +6,8 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -48,7 +48,6 @@ class Row(rows.Row):
         beside: For a row without `run`, the run it comes from, if runs disagree on the dense model; the row is compared
             with the dense model of that run.
         dense, base: Scores of the dense model and of the model before training on the task; not columns.
-        conditions: The conditions it was measured under; rows with other conditions are not comparable.
     """
 
     evidence: str | None = None
@@ -58,13 +57,11 @@ class Row(rows.Row):
     beside: str | None = None
     dense: float | None = field(default=None, metadata={"column": False})
     base: float | None = field(default=None, metadata={"column": False})
-    conditions: Conditions = field(default_factory=Conditions, repr=False, metadata={"column": False})
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Row:
-        """A row of a `table.json`; columns that the board does not know are left out."""
-        known = {name: value for name, value in values.items() if name in COLUMNS}
-        return cls(**known, conditions=conditions_of(values))
+    @cached_property
+    def conditions(self) -> Conditions:
+        """The conditions it was measured under; rows with other conditions are not comparable."""
+        return conditions_of(vars(self))
 
     @property
     def spec(self) -> str:
@@ -146,7 +143,7 @@ def beside_dense(found: Iterable[Row]) -> list[Row]:
         # Runs that agree on it share one row, which names no run.
         return known.get((method, row.run or row.beside or "", *place), known.get((method, "", *place)))
 
-    return [row.but(dense=score(row, "dense"), base=score(row, "base")) for row in every]
+    return [replace(row, dense=score(row, "dense"), base=score(row, "base")) for row in every]
 
 
 def first_metrics(found: Iterable[Row]) -> dict[str, str]:

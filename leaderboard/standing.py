@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
 
@@ -18,8 +18,9 @@ from adaptive_bench.tables.intervals import UNBOUNDED, interval
 from adaptive_bench.tables.outcome import known_mean
 from adaptive_bench.task import metric_of
 
-from .frame import Board
+from .boards import Board
 from .row import Row, first_metrics
+from .swept_answers import shared_means
 
 PREFERRED = 0.15  # the level nearest to this saving is shown first
 RULE = (
@@ -67,14 +68,14 @@ class Line:
     skipped: float | None = None
     net: float | None = None
     projected: float | None = None
-    times: Mapping[str, float] | None = None
+    times: Mapping[str, float] = field(default_factory=dict)
     lost: float | None = None
     eligible: str = ""
 
     @property
     def time(self) -> float | None:
         """The smallest share of time saved in the settings that were timed."""
-        return min(self.times.values()) if self.times else None
+        return min(self.times.values(), default=None)
 
     @property
     def is_reference(self) -> bool:
@@ -97,8 +98,6 @@ class Standing:
         left_out: Tasks on which the dense model is not known to be clearly better than what counts as 0 (`Row.floor`),
             and which therefore have no scale.
         lines: Best first; lines without a score on some task come last.
-        static: Label of the best static control that meets the level, if there is one.
-        seeds: Smallest number of seeds of a ranked line.
     """
 
     axis: str
@@ -107,13 +106,21 @@ class Standing:
     tasks: tuple[tuple[str, str], ...]
     left_out: tuple[str, ...]
     lines: tuple[Line, ...]
-    static: str | None
-    seeds: int
 
     @property
     def ranked(self) -> list[Line]:
         """The lines that have a rank."""
         return [line for line in self.lines if line.rank is not None]
+
+    @property
+    def static(self) -> str | None:
+        """Label of the best static control that meets the level, if there is one."""
+        return next((line.label for line in self.ranked if line.is_static), None)
+
+    @property
+    def seeds(self) -> int:
+        """Smallest number of seeds of a ranked line."""
+        return min((row.seeds for line in self.ranked for row in line.rows if row is not None), default=0)
 
 
 def standings(board: Board) -> list[Standing]:
@@ -157,18 +164,8 @@ def _standing(board: Board, axis: str, phase: str, level: float, rows: Sequence[
     labels = dict.fromkeys(label for found in by_task.values() for label in found)
     lines = [_line(board, label, [found.get(label) for found in counted.values()]) for label in labels]
     lines = _ranked(lines, [next(iter(found.values())) for found in counted.values()])
-    # Lines are sorted by now, so this is the best one.
-    static = next((line.label for line in lines if line.is_static and line.rank is not None), None)
-    return Standing(
-        axis,
-        phase,
-        level,
-        tuple((task, next(iter(found.values())).metric) for task, found in counted.items()),
-        left_out,
-        tuple(lines),
-        static,
-        min((row.seeds for line in lines if line.rank for row in line.rows if row is not None), default=0),
-    )
+    tasks = tuple((task, next(iter(found.values())).metric) for task, found in counted.items())
+    return Standing(axis, phase, level, tasks, left_out, tuple(lines))
 
 
 def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
@@ -184,7 +181,7 @@ def _line(board: Board, label: str, rows: Sequence[Row | None]) -> Line:
         skipped=known_mean([row.saved_tokens for row in some]),
         net=known_mean([row.saved_net for row in some]),
         projected=known_mean([row.projected_net for row in some]),
-        times=_times([{} if one is None else one[0].times(row) for one, row in zip(behind, some, strict=True)]),
+        times=shared_means([{} if one is None else one[0].times(row) for one, row in zip(behind, some, strict=True)]),
         eligible=" or ".join(dict.fromkeys(row.eligible for row in some if row.eligible not in (None, "", "none"))),
     )
     # A mean over fewer tasks than others have would not be comparable: savings are shown, a score is not.
@@ -258,12 +255,6 @@ def _interval(rows: Sequence[Row], scores: DocumentScores | None) -> Interval | 
         return low, high
     found = None if scores is None else interval(scores.values, UNBOUNDED)
     return None if found is None or found.low is None or found.high is None else (found.low, found.high)
-
-
-def _times(found: Sequence[Mapping[str, float]]) -> dict[str, float] | None:
-    """For each setting that all tasks have, the share of time saved, averaged over tasks; `None` without any."""
-    settings = [name for name in found[0] if all(name in one for one in found)]
-    return {name: fmean(one[name] for one in found) for name in settings} or None
 
 
 def _ranked(lines: Sequence[Line], tasks: Sequence[Row]) -> list[Line]:

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from .frame import read_board
-from .groups import groups_of
-from .headline import AXES
+from .boards import groups_of, read_board
+from .list_text import AXES
 from .standing import Line, Standing, standings
 
 _COLOURS = ("#0b62b0", "#b84a00", "#00765a", "#c04fa0", "#8a6d00", "#5b3fb8", "#d02040", "#0e93a8", "#7a9a01",

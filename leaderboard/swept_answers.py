@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -26,26 +26,16 @@ class DialPoint:
     """One dial value of one seed.
 
     Attributes:
-        dial: Dial value in the method's own unit.
         saved: Savings by name (see `saving_name`).
         times: Share of time saved, by setting.
         scores: By metric, one value per document, [D].
         seconds: Seconds that the evaluation took, if known.
     """
 
-    dial: float
     saved: Mapping[str, float]
     times: Mapping[str, float]
     scores: Mapping[str, Floats]
     seconds: float | None = None
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> DialPoint:
-        """Make a point from its plain values in an `answers.json`."""
-        # The scores are a text of 0 and 1, or a list of numbers.
-        scores = {metric: np.array([float(one) for one in found]) for metric, found in values["scores"].items()}
-        about = (float(values["dial"]), values["saved"], values.get("times", {}))
-        return cls(*about, scores, values.get("seconds"))
 
 
 @dataclass(frozen=True)
@@ -91,9 +81,7 @@ class Answers:
 
     def times(self, row: Row) -> dict[str, float]:
         """For each setting, the share of time saved at the row's points, averaged over seeds."""
-        points = [point for _, point in self._points(row)]
-        settings = [name for name in (points[0].times if points else {}) if all(name in one.times for one in points)]
-        return {name: fmean(one.times[name] for one in points) for name in settings}
+        return shared_means([point.times for _, point in self._points(row)])
 
     def between(self, row: Row, level: float, axis: str = "tokens") -> tuple[float | None, float | None]:
         """Score and seconds at a level of saving, interpolated between measured points as in the paper's tables.
@@ -121,6 +109,12 @@ class Answers:
                 yield sweep, sweep.points[place]
 
 
+def shared_means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """By name, the mean of the values that all have under it."""
+    names = [name for name in (found[0] if found else {}) if all(name in one for one in found)]
+    return {name: fmean(one[name] for one in found) for name in names}
+
+
 def read_answers(folder: Path) -> Answers:
     """The answers of a run; empty if it has none, as in runs of earlier versions."""
     path = folder / FILE_NAME
@@ -133,8 +127,12 @@ def answers_of(values: Any) -> Answers:
     try:
         for entry in values["sweeps"]:
             place = (entry["method"], entry["semantics"], entry["task"])
-            points = tuple(map(DialPoint.of, entry["points"]))
-            sweep = SweptAnswers(entry["seed"], entry["target"], tuple(entry["documents"]), points)
+            points = []
+            for one in entry["points"]:
+                # The scores are a text of 0 and 1, or a list of numbers.
+                scores = {metric: np.array([float(score) for score in some]) for metric, some in one["scores"].items()}
+                points.append(DialPoint(one["saved"], one.get("times", {}), scores, one.get("seconds")))
+            sweep = SweptAnswers(entry["seed"], entry["target"], tuple(entry["documents"]), tuple(points))
             answers.sweeps.setdefault(place, []).append(sweep)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Rejected(f"{FILE_NAME} does not hold what a run writes ({type(error).__name__})") from error

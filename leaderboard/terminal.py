@@ -9,11 +9,9 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from .frame import read_board
-from .groups import groups_of
-from .headline import headline, is_real
+from .boards import groups_of, read_board
+from .list_text import COLUMNS, MOST_LINES, by_task, first_lines, headline, level_text, long, notes_of, sentences, short
 from .standing import Standing, preferred, standings
-from .table_cells import COLUMNS, MOST_LINES, by_task, first_lines, level_text, long, notes_of, short
 
 WIDTH = 80
 _NARROWEST = 12  # least width of the column of methods' names
@@ -51,7 +49,7 @@ def _narrow(standing: Standing, name: str, levels: int) -> str:
     return "\n\n".join(
         [
             _title(standing, name),
-            "\n".join(textwrap.fill(one, WIDTH) for one in (headline(standing), is_real(standing)) if one),
+            "\n".join(textwrap.fill(one, WIDTH) for one in sentences(standing)),
             _table(header, body),
             "\n".join(textwrap.fill(note, WIDTH) for note in notes),
         ]
@@ -59,10 +57,9 @@ def _narrow(standing: Standing, name: str, levels: int) -> str:
 
 
 def _wide(standing: Standing, name: str) -> str:
-    said = [headline(standing), is_real(standing)]
     header, body = long(standing)
     notes = [*notes_of(standing), COLUMNS]
-    parts = [_title(standing, name), "\n".join(filter(None, said)), _table(header, body, 10**6)]
+    parts = [_title(standing, name), "\n".join(sentences(standing)), _table(header, body, 10**6)]
     return "\n\n".join([*parts, "\n".join(textwrap.fill(note, WIDTH) for note in notes)])
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from adaptive_bench.cli.leaderboard import paper_text
-from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.boards import read_board
 from adaptive_bench.leaderboard.paper import beside, paper_tables
 from adaptive_bench.method import KVPolicy
 

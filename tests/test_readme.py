@@ -17,8 +17,8 @@ import adaptive_bench
 from adaptive_bench import registry, runs
 from adaptive_bench.cli import main
 from adaptive_bench.cli.program import app
+from adaptive_bench.leaderboard.list_text import short
 from adaptive_bench.leaderboard.standing import RULE, Standing
-from adaptive_bench.leaderboard.table_cells import short
 from adaptive_bench.leaderboard.terminal import WIDTH
 from adaptive_bench.model import AdaptiveModel
 from adaptive_bench.spec import MethodSpec
@@ -89,7 +89,7 @@ def test_the_output_has_the_form_of_a_list():
     assert RULE.format(over="documents") in " ".join(shown.split())
     title, *_ = shown.splitlines()
     assert title.startswith("16.7 % of the layers' FLOPs saved")
-    header, body = short(Standing("layers", "all", 1 / 6, (), (), (), None, 1), ())
+    header, body = short(Standing("layers", "all", 1 / 6, (), (), ()), ())
     (columns,) = (line for line in shown.splitlines() if line.startswith("rank "))
     assert columns.split() == " ".join(header).split() and not body
     assert all(f" {name} " in shown for name in ("dense", "base", "static_depth[trained=true]", "random_skip"))

@@ -93,7 +93,7 @@ def inspect(
     elif to is not None and to.suffix == ".html":
         record = record_of(found)
         # Pages are plugins: the core knows none of them by name.
-        output.write_text(to, registry.get("sites", "inspect")(record))
+        output.write_text(to, registry.get("board_commands", "inspect")(record))
         _say(f"{len(record['methods'])} method(s), {record['tokens']} tokens", to)
     else:
         options.give_record(record_of(found), to, as_json, shown)

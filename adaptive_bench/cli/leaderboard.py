@@ -1,6 +1,6 @@
 """`adaptive-bench leaderboard`: shows tables of runs as text, a page, and beside the GateSkip paper's; writes entries.
 
-Plugins of the groups `leaderboards` and `sites` make the contents.
+Plugins of the group `leaderboards` make the text, those of `board_commands` do what the other commands are for.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def build(
     numbers as Markdown and Parquet.
     """
     chosen = options.tables_of(runs, out, plugin)
-    site = registry.get("sites", "board")
+    site = registry.get("board_commands", "board")
     waiting(READING_TABLES)
     for text in list(site(chosen, to, strict=strict, manual=manual)):
         typer.echo(paragraph(text), err=True)
@@ -123,7 +123,7 @@ def ranks(
     chosen = options.tables_of(runs, out, plugin)
     known = None if before is None else tables_below(before)
     waiting(READING_TABLES)
-    output.write_text(to, registry.get("sites", "ranks")(chosen, known))
+    output.write_text(to, registry.get("board_commands", "ranks")(chosen, known))
     typer.echo(f"The ranks are in {output.named(to)}", err=output.is_stdout(to))
 
 
@@ -145,12 +145,12 @@ def paper(
     """
     if table is None:
         options.check_goes_with("--format", style != "terminal", "the number of a table", False)
-        typer.echo(listed(registry.get("sites", "paper_tables")()))
+        typer.echo(listed(registry.get("board_commands", "paper_tables")()))
         return
     chosen = [path for run in runs or () for path in tables(options.find_run(run, out))]
     if chosen:
         waiting(READING_TABLES)
-    found, problems = registry.get("sites", "paper")(chosen, table)
+    found, problems = registry.get("board_commands", "paper")(chosen, table)
     if style == "json":
         typer.echo(json_text(found), nl=False)
     else:
@@ -225,7 +225,7 @@ def submit(
     said |= {} if authors is None else {"authors": [one.strip() for one in authors.split(";") if one.strip()]}
     said |= {} if licence is None else {"licence": licence}
     load_libraries()
-    typer.echo(f"The entry is {registry.get('sites', 'submit')(folder, to, about=said, earlier=earlier)}")
+    typer.echo(f"The entry is {registry.get('board_commands', 'submit')(folder, to, about=said, earlier=earlier)}")
 
 
 @app.command("verify", cls=options.Command)
@@ -241,7 +241,7 @@ def verify(
     about.yaml.
     """
     registry.load_plugins(plugin)
-    known = registry.get("sites", "entry")(entry)
+    known = registry.get("board_commands", "entry")(entry)
     table = registry.get("leaderboards", "terminal")
     typer.echo(json_text(known.rows).rstrip() if as_json else table([entry / "table.json"]))
     for text in known.warnings:
@@ -259,4 +259,4 @@ def publish(
     ] = None,
 ) -> None:
     """Commit a site to a branch of a git remote. The local work tree is not touched."""
-    typer.echo(registry.get("sites", "publish")(site, to, branch, docs))
+    typer.echo(registry.get("board_commands", "publish")(site, to, branch, docs))

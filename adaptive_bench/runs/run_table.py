@@ -21,7 +21,7 @@ from adaptive_bench.store.keys import USUAL, code_digest, code_of, key_of
 from adaptive_bench.store.measured import MeasuredPoint, MeasuredSweep, MeasuredTraining, Measurements
 from adaptive_bench.store.records import SCHEMA
 from adaptive_bench.tables.comparability import Conditions, made_with
-from adaptive_bench.tables.outcome import answers_file, answers_of, table_of
+from adaptive_bench.tables.outcome import answers_file, answers_of, matched_rows
 from adaptive_bench.tables.rows import Row
 
 # Left out of the recipe's text: these do not apply to every method, do not change a result, or are added separately.
@@ -187,19 +187,28 @@ class Outcome:
 
 def outcome_of(whole: Plan) -> Outcome:
     """Compute a run's table from its records."""
-    config, warnings, measured = whole.config, list[str](), list[MeasuredSweep]()
-    answers: list[dict[str, Any]] = []
+    config, warnings = whole.config, list[str]()
+    answers: dict[Path, dict[str, Any]] = {}  # by the folder of the sweep
     seen: dict[tuple[str, str, str], tuple[str, DialEvaluation]] = {}
+    groups: dict[tuple[str, str], list[DialEvaluation]] = {}
     for sweep in whole.sweeps:
+        groups.setdefault((str(sweep.spec), sweep.task), []).append(sweep)
+
+    def measured(sweep: DialEvaluation) -> MeasuredSweep:
         points, unprojected = with_projections(sweep)
-        warnings += [*unprojected, *_overlong_warnings(sweep, points)]
+        warnings.extend([*unprojected, *_overlong_warnings(sweep, points)])
         # Before rows are made: methods that answered different documents must not be compared.
         for evaluation in points.values():
             _check_same_documents(sweep, evaluation, seen)
-        measured.append(sweep_of(sweep, points))
+        found = sweep_of(sweep, points)
         if sweep.split == "test" and not sweep.variant and points:
-            answers.append(answers_of(measured[-1]))
-    rows, said = table_of(measured, config.match_on, config.match_phase)
+            answers[sweep.folder] = answers_of(found)
+        return found
+
+    # A generator, since the document scores of a large run do not fit into memory.
+    rows, said = matched_rows(
+        (list(map(measured, some)) for some in groups.values()), config.match_on, config.match_phase
+    )
     warnings += said
     if rows and not config.train.steps:
         warnings.append(
@@ -207,7 +216,8 @@ def outcome_of(whole: Plan) -> Outcome:
             "parameters a method adds."
         )
     warnings += without_control(config) if rows else []
-    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(answers))
+    swept = [answers[sweep.folder] for sweep in whole.sweeps if sweep.folder in answers]
+    return Outcome(rows, list(dict.fromkeys(warnings)), answers_file(swept))
 
 
 def _overlong_warnings(sweep: DialEvaluation, points: Points) -> list[str]:

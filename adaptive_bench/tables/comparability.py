@@ -137,7 +137,9 @@ def joined(tables_by_folder: Mapping[Path, Sequence[Row]]) -> list[Row]:
     disagree on a method's scores, all its rows stay, with the end of the run's name in `run`. If they disagree on the
     dense model, the rows of other methods name in `beside` the run whose dense model they were measured beside.
     """
-    names = short_names(tables_by_folder)
+    # The end of each run's name, its seeds and key; whole paths if two names end alike.
+    ends = {folder: "-".join(folder.name.split("-")[-2:]) for folder in tables_by_folder}
+    names = ends if len(set(ends.values())) == len(ends) else {folder: str(folder) for folder in ends}
     answers: dict[tuple[Any, ...], dict[Path, Row]] = defaultdict(dict)
     for folder, rows in tables_by_folder.items():
         for row in rows:
@@ -183,13 +185,6 @@ def made_by_other_rules(folders: Iterable[Path]) -> list[str]:
                 f"--table-only` makes it again from its records."
             )
     return found
-
-
-def short_names(folders: Iterable[Path]) -> dict[Path, str]:
-    """Return the end of each run's name, its seeds and key; whole paths if two names end alike."""
-    ends = {folder: "-".join(folder.name.split("-")[-2:]) for folder in folders}
-    alike = len(set(ends.values())) < len(ends)
-    return {folder: str(folder) if alike else end for folder, end in ends.items()}
 
 
 def _untimed(row: Row) -> str:

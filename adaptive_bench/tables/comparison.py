@@ -19,6 +19,7 @@ from adaptive_bench.tables.pairs import Pairs
 from adaptive_bench.tables.seed_variance import Prior, SeedVariances, Spread
 
 Pair = tuple[str, str]
+Shape = tuple[int, int]  # numbers of seeds and documents
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,15 @@ class Column:
                 if set(some.seeds) & set(others.seeds) and set(some.documents) & set(others.documents):
                     shared = np.array([scores.values for scores in some.shared(others)])
                     spreads.append((pair, Spread.of(shared, bounds)))
-        self._blocks = [_block(names, spread, prior) for names, spread in spreads if len(names) > 1]
-        # Where each pair is in the arrays over all blocks, one after the other.
-        self._places = {
-            pair: place for place, pair in enumerate(pair for block in self._blocks for pair in block.names)
-        }
-        self._p = np.concatenate([np.empty(0), *(block.p_values for block in self._blocks)])
+        self._blocks: list[tuple[list[Pair], Pairs, Shape]] = []
+        self._p_values: dict[Pair, float] = {}  # uncorrected; NaN if a test is not possible
+        for names, spread in spreads:
+            if len(names) > 1:
+                every = list(combinations(names, 2))
+                pairs = Pairs.of(spread, np.transpose(np.triu_indices(len(names), 1)), prior)
+                p_values = np.full(len(every), math.nan) if levels_of(*spread.shape) == "none" else pairs.p_values()
+                self._p_values |= zip(every, p_values.tolist(), strict=True)
+                self._blocks.append((every, pairs, spread.shape))
 
     def family(self, wanted: Sequence[Pair]) -> dict[Pair, Difference]:
         """Return the differences of some pairs, first minus second, corrected for the number of comparisons.
@@ -90,47 +94,26 @@ class Column:
         common seed or document are left out; pairs with a single pair of scores have no p-value.
         """
         # Pairs are kept in one direction; the other is turned at the end.
-        known = {pair: pair if pair in self._places else pair[::-1] for pair in wanted}
-        places = {pair: self._places[there] for pair, there in known.items() if there in self._places}
-        tested = np.array([place for place in places.values() if not math.isnan(self._p[place])], dtype=int)
-        corrected, alphas = np.full_like(self._p, math.nan), np.full_like(self._p, 1 - CONFIDENCE)
-        corrected[tested], alphas[tested] = _holm(self._p[tested])
-        # Of all pairs, also those that were not asked for, so that places fit.
-        every: list[Difference] = []
-        for block in self._blocks:
-            here = slice(len(every), len(every) + len(block.names))
-            parts = (block.pairs.differences, *block.pairs.limits(alphas[here]), corrected[here])
-            for numbers in zip(*(part.tolist() for part in parts), strict=True):
-                every.append(block.difference(*numbers))
-        return {pair: every[place] if known[pair] == pair else every[place].turned() for pair, place in places.items()}
+        known = {pair: pair if pair in self._p_values else pair[::-1] for pair in wanted}
+        known = {pair: there for pair, there in known.items() if there in self._p_values}
+        tested = [there for there in known.values() if not math.isnan(self._p_values[there])]
+        corrected, alphas = _holm(np.array([self._p_values[pair] for pair in tested]))
+        corrections = dict(zip(tested, zip(corrected.tolist(), alphas.tolist(), strict=True), strict=True))
+        found: dict[Pair, Difference] = {}
+        for every, pairs, shape in self._blocks:
+            # Of all pairs of a block, also those that were not asked for.
+            p_values, tested_at = np.array([corrections.get(pair, (math.nan, 1 - CONFIDENCE)) for pair in every]).T
+            found |= zip(every, _differences(pairs, shape, tested_at, p_values), strict=True)
+        return {pair: found[there] if there == pair else found[there].turned() for pair, there in known.items()}
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Pairs of methods with the same seeds and documents.
-
-    Attributes:
-        p_values: Uncorrected p-value of each pair; NaN if a test is not possible.
-    """
-
-    names: Sequence[Pair]
-    pairs: Pairs
-    p_values: Floats
-    shape: tuple[int, int]
-
-    def difference(self, mean: float, low: float, high: float, p: float) -> Difference:
-        """Return a difference with these numbers; only the mean is kept if a test is not possible."""
-        levels = levels_of(*self.shape)
-        if levels == "none":
-            return Difference(mean, None, None, None, *self.shape, levels)
-        return Difference(mean, low, high, p, *self.shape, levels)
-
-
-def _block(names: Sequence[str], spread: Spread, prior: Prior) -> _Block:
-    places = np.array(list(combinations(range(len(names)), 2)))
-    pairs = Pairs.of(spread, places, prior)
-    p_values = np.full(len(places), math.nan) if levels_of(*spread.shape) == "none" else pairs.p_values()
-    return _Block(list(combinations(names, 2)), pairs, p_values, spread.shape)
+def _differences(pairs: Pairs, shape: Shape, alphas: Floats, p_values: Floats) -> list[Difference]:
+    """Return N differences with intervals of confidence 1 - alpha; only the means if a test is not possible."""
+    levels = levels_of(*shape)
+    if levels == "none":
+        return [Difference(mean, None, None, None, *shape, levels) for mean in pairs.differences.tolist()]
+    numbers = zip(*(part.tolist() for part in (pairs.differences, *pairs.limits(alphas), p_values)), strict=True)
+    return [Difference(mean, low, high, p, *shape, levels) for mean, low, high, p in numbers]
 
 
 def _alike(methods: Mapping[str, DocumentScores]) -> Iterable[Sequence[str]]:
@@ -160,9 +143,8 @@ def paired_difference(first: ArrayLike, second: ArrayLike, bounds: Bounds = SHAR
             f"Paired methods need scores of the same seeds and documents, got {one.shape} and {other.shape}. Take the "
             f"part that they share: DocumentScores.shared."
         )
-    block = _Block([("first", "second")], Pairs.of_same_seeds(np.array([one, other]), bounds), np.empty(0), one.shape)
-    low, high = block.pairs.limits(np.array([1 - CONFIDENCE]))
-    return block.difference(*(float(part[0]) for part in (block.pairs.differences, low, high, block.pairs.p_values())))
+    pairs = Pairs.of_same_seeds(np.array([one, other]), bounds)
+    return _differences(pairs, (len(one), len(one[0])), np.array([1 - CONFIDENCE]), pairs.p_values())[0]
 
 
 def _holm(p_values: Floats) -> tuple[Floats, Floats]:
@@ -198,17 +180,6 @@ def rank_intervals(order: Sequence[str], better: Callable[[str, str], bool]) -> 
     better than C, whether or not the test of A and C says so.
 
     Args:
-        order, better: As for `certainly_above`.
-    """
-    above = certainly_above(order, better)
-    below = Counter(one for some in above.values() for one in some)
-    return {name: (1 + len(above[name]), len(order) - below[name]) for name in order}
-
-
-def certainly_above(order: Sequence[str], better: Callable[[str, str], bool]) -> dict[str, set[str]]:
-    """Return by name all methods that are certainly better, directly or by way of a method in between.
-
-    Args:
         order: Names from best to worst.
         better: Whether the first is certainly better than the second; called only for pairs in this order.
     """
@@ -217,4 +188,5 @@ def certainly_above(order: Sequence[str], better: Callable[[str, str], bool]) ->
         # Those above are complete by now, so one step of the chain is enough.
         certain = [one for one in order[:place] if better(one, name)]
         above[name] = set(certain).union(*(above[one] for one in certain))
-    return above
+    below = Counter(one for some in above.values() for one in some)
+    return {name: (1 + len(above[name]), len(order) - below[name]) for name in order}

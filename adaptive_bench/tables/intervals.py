@@ -8,8 +8,7 @@ var_seed / S + var_document / D + var_interaction / (S D), estimated without bia
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
@@ -156,35 +155,20 @@ def interval(scores: ArrayLike, bounds: Bounds = SHARE) -> Interval:
     Raises:
         UsageError: There is no score, the scores are no table, or a score is not finite or outside the bounds.
     """
-    return intervals([(scores, bounds)])[0]
-
-
-def intervals(tables: Sequence[tuple[ArrayLike, Bounds]]) -> list[Interval]:
-    """Compute `interval` for many tables, each with its bounds; tables of equal shape and bounds are batched."""
-    alike: defaultdict[tuple[tuple[int, ...], Bounds], list[tuple[int, Floats]]] = defaultdict(list)
-    for place, (scores, bounds) in enumerate(tables):
-        table = checked(scores, bounds)
-        alike[table.shape, bounds].append((place, table))
-    found: dict[int, Interval] = {}
-    for ((seeds, documents), bounds), some in alike.items():
-        crossed = Crossed.of(np.array([table for _, table in some]))
-        levels = levels_of(seeds, documents)
-        ends = limits(crossed, seeds, documents, bounds)
-        parts = (crossed.mean, *ends, np.sqrt(crossed.seed_variance), np.sqrt(crossed.document_variance))
-        for (place, _), mean, low, high, of_seeds, of_documents in zip(
-            some, *(part.tolist() for part in parts), strict=True
-        ):
-            found[place] = Interval(
-                mean=mean,
-                low=low if levels != "none" else None,
-                high=high if levels != "none" else None,
-                seed_error=of_seeds if seeds > 1 else None,
-                document_error=of_documents if documents > 1 else None,
-                seeds=seeds,
-                documents=documents,
-                levels=levels,
-            )
-    return [found[place] for place in range(len(tables))]
+    table = checked(scores, bounds)
+    seeds, documents = table.shape
+    crossed, levels = Crossed.of(table[None]), levels_of(seeds, documents)
+    low, high = (None if levels == "none" else float(end[0]) for end in limits(crossed, seeds, documents, bounds))
+    return Interval(
+        mean=float(crossed.mean[0]),
+        low=low,
+        high=high,
+        seed_error=math.sqrt(crossed.seed_variance[0]) if seeds > 1 else None,
+        document_error=math.sqrt(crossed.document_variance[0]) if documents > 1 else None,
+        seeds=seeds,
+        documents=documents,
+        levels=levels,
+    )
 
 
 def limits(
@@ -199,7 +183,10 @@ def limits(
     # Wilson's interval is for shares: scores are moved into [0, 1] and back.
     width, answers = highest - lowest, documents if documents > 1 else seeds
     share = np.clip((crossed.mean - lowest) / width, 0.0, 1.0)
-    low, high = wilson(share, _squared_error(crossed, share, width, answers, confidence))
+    # A t interval's squared half width over share * (1 - share), in place of z² / n.
+    independent = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / answers
+    squared = crossed.quantile(confidence) ** 2 * crossed.variance / width**2
+    low, high = wilson(share, squared_error(squared, independent, share, answers))
     # Rounding must not put an end outside of the range, or the mean outside of the interval.
     low, high = (
         np.clip(lowest + width * low, lowest, crossed.mean),
@@ -237,13 +224,6 @@ def levels_of(seeds: int, documents: int) -> Levels:
     return "documents" if documents > 1 else "none"
 
 
-def _squared_error(crossed: Crossed, share: Floats, width: float, answers: int, confidence: float) -> Floats:
-    """Return the squared half width of a t interval over share * (1 - share), which replaces z² / n in Wilson's."""
-    independent = NormalDist().inv_cdf((1 + confidence) / 2) ** 2 / answers
-    # Variance and spread vanish together, so at an end of the range only the prior is left.
-    return squared_error(crossed.quantile(confidence) ** 2 * crossed.variance / width**2, independent, share, answers)
-
-
 def squared_error(squared: Floats, independent: float, share: Floats, answers: int) -> Floats:
     """Return a squared half width over share * (1 - share). Near the ends of the range the value for independent
     answers is mixed in.
@@ -255,6 +235,7 @@ def squared_error(squared: Floats, independent: float, share: Floats, answers: i
         answers: Number of answers behind a mean.
     """
     spread = share * (1 - share)
+    # Both vanish together, so at an end of the range only the prior is left.
     estimated = np.divide(squared, spread, out=np.zeros_like(spread), where=spread > 0)
     informative = answers * np.minimum(share, 1 - share)
     prior = _PRIOR_DOCUMENTS * np.maximum(estimated, independent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
@@ -25,12 +25,17 @@ CLAIM_TOLERANCE = 0.05  # a larger difference between claimed and measured skipp
 CONTROL_TOLERANCE = 0.02  # likewise for saved net FLOPs of a method and its control of shuffled decisions
 
 
-def table_of(sweeps: Sequence[MeasuredSweep], axis: Axis, phase: MatchPhase) -> tuple[list[Row], list[str]]:
-    """Return the rows of all methods and tasks, in the order in which they come first, and warnings about them."""
-    by_place: dict[tuple[str, str], list[MeasuredSweep]] = {}
-    for one in sweeps:
-        by_place.setdefault((one.method, one.task), []).append(one)
-    tables = [rows_of(some, axis, phase) for some in by_place.values()]
+def matched_rows(
+    groups: Iterable[Sequence[MeasuredSweep]], axis: Axis, phase: MatchPhase
+) -> tuple[list[Row], list[str]]:
+    """Return the rows of all methods and tasks, and warnings about them.
+
+    Args:
+        groups: For each method and task its sweeps, as for `rows_of`. They hold the score of every document at every
+            point, so each group is let go before the next one is taken.
+        axis, phase: What the run was matched on.
+    """
+    tables = [rows_of(some, axis, phase) for some in groups]
     rows = [row for table, _ in tables for row in table]
     return rows, [*(text for _, said in tables for text in said), *_version_warnings(rows)]
 
@@ -131,16 +136,17 @@ class _Cell:
 
     def row(self, metric: str) -> Row:
         """Return the row of a metric."""
-        row = Row(metric=metric, **self.values)
         if not self.points:
-            return row
+            return Row(metric=metric, **self.values)
         scores, known = self._scores(metric, self.points), metric_of(metric)
         spread = interval(scores, bounds_of(known, [scores]))
         low, high = spread.low, spread.high
         if is_pooled(metric) and low is not None and high is not None:
             # The value of a document may lie outside of the metric's range, the metric itself may not.
             low, high = max(low, known.low), min(high, known.high)
-        return row.but(
+        return Row(
+            **self.values,
+            metric=metric,
             score=fmean(one.scores[metric] for one in self.points.values()),
             low=low,
             high=high,

@@ -130,6 +130,7 @@ class Spread:
         documents: [K, K], covariances of the means over documents: var_document / D and var_interaction / (S D).
         chance: [K], var_interaction / (S D).
         shape: S and D.
+        answers: Number of answers behind a seed's score, D; S if the documents are not known.
         bounds: Smallest and largest value of a score.
     """
 
@@ -138,6 +139,7 @@ class Spread:
     documents: Floats
     chance: Floats
     shape: tuple[int, int]
+    answers: int
     bounds: Bounds
 
     @classmethod
@@ -158,13 +160,7 @@ class Spread:
             chance = (rest**2).sum(axis=(1, 2)) / ((seeds - 1) * (documents - 1) * seeds * documents)
         answers = documents if documents > 1 else seeds
         known = SeedVariances(between, chance * seeds, _slope(mean, answers, bounds), np.full(methods, seeds))
-        return cls(mean, known, covariance, chance, (seeds, documents), bounds)
-
-    @property
-    def answers(self) -> int:
-        """Number of answers behind a seed's score; the number of seeds if the documents are not known."""
-        seeds, documents = self.shape
-        return documents if documents > 1 else seeds
+        return cls(mean, known, covariance, chance, (seeds, documents), answers, bounds)
 
 
 def _slope(mean: Floats, answers: int, bounds: Bounds) -> Floats:

@@ -20,29 +20,25 @@ def floor_ceiling_notes(rows: Iterable[Mapping[str, Any]], tasks: Iterable[Task]
             mixed.
         tasks: The tasks, for their headline metric and chance level.
     """
-    rows = list(rows)
-    return [note for task in tasks if (note := _note(task, [row for row in rows if _of(row, task)])) is not None]
-
-
-def _of(row: Mapping[str, Any], task: Task) -> bool:
-    return row["task"] == task.name and row["metric"] == task.metrics[0] and row["score"] is not None
-
-
-def _note(task: Task, rows: list[Mapping[str, Any]]) -> str | None:
-    scores = [float(row["score"]) for row in rows]
-    if not scores or metric_of(task.metrics[0]).unit != "share":
-        return None
-    if max(scores) == 0:
-        return (
-            f"{task.name}: every score is 0, so nothing is compared. Either no model has learned the task or its "
-            f"answers cannot be read: `adaptive-bench samples` shows what was written."
-        )
-    if min(scores) == 1:
-        return f"{task.name}: every score is 100 %, so the task is too easy to tell the methods apart here."
-    chance = task.chance
-    if chance > 0 and all(_includes(row, chance) for row in rows):
-        return f"{task.name}: no score differs from guessing ({chance:.0%}) by more than its interval."
-    return None
+    by_metric: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["score"] is not None:
+            by_metric.setdefault((row["task"], row["metric"]), []).append(row)
+    notes = []
+    for task in tasks:
+        found = by_metric.get((task.name, task.metrics[0]))
+        if not found or metric_of(task.metrics[0]).unit != "share":
+            continue
+        if all(row["score"] == 0 for row in found):
+            notes.append(
+                f"{task.name}: every score is 0, so nothing is compared. Either no model has learned the task or its "
+                f"answers cannot be read: `adaptive-bench samples` shows what was written."
+            )
+        elif all(row["score"] == 1 for row in found):
+            notes.append(f"{task.name}: every score is 100 %, so the task is too easy to tell the methods apart here.")
+        elif task.chance > 0 and all(_includes(row, task.chance) for row in found):
+            notes.append(f"{task.name}: no score differs from guessing ({task.chance:.0%}) by more than its interval.")
+    return notes
 
 
 def _includes(row: Mapping[str, Any], chance: float) -> bool:

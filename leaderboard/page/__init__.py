@@ -1,39 +1,99 @@
-"""Writes a board's page: one HTML file without scripts or network requests, and one such file for each method."""
+"""Writes a board as files, all from the same rows: the page, a page for each method, Markdown and Parquet.
+
+Pages are HTML files without scripts or network requests.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 from markupsafe import Markup
 
+from adaptive_bench.errors import EnvironmentProblem, UsageError
+from adaptive_bench.store import atomic
+from adaptive_bench.store.runs import as_parquet
+
+from ..boards import RULE as FEATURED
+from ..boards import Board, Group, groups_of, read_board
 from ..entry import REPRODUCED
-from ..frame import Board
-from ..groups import RULE as FEATURED
-from ..groups import Group, groups_of
-from ..headline import headline, is_real
+from ..list_text import COLUMNS, by_task, first_lines, level_text, long, notes_of, sentences, short
+from ..markdown import written
 from ..paper import beside, paper_tables
 from ..provenance import headroom, measured_earlier, runs_of
+from ..publish import BOARD
 from ..standing import Standing, preferred, standings
 from ..svg import chart
-from ..table_cells import COLUMNS, by_task, first_lines, level_text, long, notes_of, short
 from .method_pages import Links, method_pages, page_of, source, template_of
 
 ROWS = "rows"  # folder beside the page with the same rows as data files
-# The citation of `CITATION.cff`, with braces doubled for `format`. Double braces in the result keep BibTeX from taking
-# the last word for a surname.
-BIBTEX = """@software{{adaptive_bench,
-  author  = {{{{adaptive-bench authors}}}},
-  title   = {{adaptive-bench: benchmark suite for adaptive compute in language models}},
-  version = {{{version}}},
-  year    = {{2026}},
-  license = {{MIT}}
-}}"""
+SCHEMA = 3
+INDEX = "board.json"  # lists the data files; a folder that has it is a board's
+_MOST_NAMED = 20  # refusals that an error names
+
+
+def build(tables: Sequence[Path], out: Path, *, strict: bool = False, manual: str = "") -> list[str]:
+    """Write a site.
+
+    Args:
+        tables: `table.json` files of runs. What is wrong in them is left out of the board and reported.
+        out: The folder to write to.
+        strict: Raise an error if something was refused, after the rest of the board is written.
+        manual: Address of the documentation, absolute or relative to the page; without it the page has no link to it.
+
+    Returns:
+        Messages for the user, one sentence each.
+
+    Raises:
+        UsageError: The folder holds something other than a board.
+        EnvironmentProblem: A strict build refused something.
+    """
+    _check_place(out)
+    board = read_board(tables)
+    for name, content in downloads(board).items():
+        atomic.write_bytes(out / name, content)
+    for name, text in files_of(board, Links(manual)).items():
+        atomic.write_text(out / name, text)
+    atomic.write_text(out / "board.md", written(board))
+    # Last, so that the rest of the board can be looked at.
+    if strict and board.refused:
+        raise EnvironmentProblem(
+            f"A strict build takes every entry and row, but {len(board.refused)} of them are refused: "
+            f"{' '.join(board.refused[:_MOST_NAMED])} Correct or remove them; the board of the rest is {str(out)!r}."
+        )
+    return list(board.problems)
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder in which a board would lie among foreign files; hidden ones of desktops do not count."""
+    # A board is in the folder itself, or in the folder `board` of a site of documentation.
+    if any((folder / inner / INDEX).is_file() for inner in ("", BOARD)):
+        return
+    inside = folder.iterdir() if folder.is_dir() else [folder] if folder.exists() else []
+    if foreign := sorted(one.name for one in inside if not one.name.startswith(".")):
+        raise UsageError(
+            f"-o is a new or empty folder, or one with an earlier board, but {str(folder)!r} holds something else: "
+            f"{', '.join(foreign[:3])}. Name another folder."
+        )
+
+
+def downloads(board: Board) -> dict[str, bytes]:
+    """Data files by name: the rows of each model and recipe, and `INDEX`, which lists them and what was left out."""
+    found: dict[str, bytes] = {}
+    listed = []
+    for group in groups_of(board):
+        name = f"{ROWS}/{group.key}"
+        found[f"{name}.parquet"] = as_parquet(group.board.lines)
+        listed.append({"name": name, "model": group.name, "rows": len(group.board.rows)})
+    index = {"schema": SCHEMA, "endings": [".parquet"], "files": listed, "problems": board.problems}
+    # The index comes first, so that the next build recognises the folder of a build that was stopped.
+    return {INDEX: (json.dumps(index, indent=1) + "\n").encode()} | found
 
 
 @dataclass(frozen=True)
@@ -44,6 +104,14 @@ class Part:
     standings: list[Standing]
     runs: list[dict[str, Any]]
 
+    @classmethod
+    def of(cls, group: Group) -> Self:
+        """Make the lists of a group."""
+        found = standings(group.board)
+        first = preferred(found)
+        ordered = sorted(found, key=lambda one: one is not first)
+        return cls(group, ordered, runs_of(group.board.folders, group.board.entries))
+
 
 def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
     """The HTML of the page by file name: `index.html`, and a page for each method.
@@ -53,7 +121,7 @@ def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
         links: Addresses of repository and documentation.
     """
     links = links or Links()
-    parts = [_part(group, board) for group in groups_of(board)]
+    parts = list(map(Part.of, groups_of(board)))
     style = source("board.css")
     page = template_of(source("board.html")).render(
         style=Markup(style),
@@ -65,19 +133,16 @@ def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
         problems=board.problems,
         failures=[text for part in parts for run in part.runs for text in run["failures"]],
         links=links,
-        bibtex=BIBTEX.format(version=version("adaptive-bench")),
-        paper=[one for table in paper_tables() for one in beside(board, table["table"]) if _is_measured(one)],
+        paper=[
+            one
+            for table in paper_tables()
+            for one in beside(board, table["table"])
+            if any(row["label"] for row in one["rows"])
+        ],
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )
     return {"index.html": page} | method_pages(board, parts, links)
-
-
-def _part(group: Group, board: Board) -> Part:
-    found = standings(group.board)
-    first = preferred(found)
-    ordered = [] if first is None else [first, *(one for one in found if one is not first)]
-    return Part(group, ordered, runs_of(group.board.folders, board.entries))
 
 
 def _shown(part: Part) -> dict[str, Any]:
@@ -93,7 +158,7 @@ def _shown(part: Part) -> dict[str, Any]:
         levels.append(
             {
                 "title": level_text(standing),
-                "said": [text for text in (headline(standing), is_real(standing)) if text],
+                "said": sentences(standing),
                 "header": header,
                 "lines": list(zip(body, names, [line.is_reference for line in lines], strict=True)),
                 "long": long(standing),
@@ -113,10 +178,6 @@ def _shown(part: Part) -> dict[str, Any]:
         "earlier": measured_earlier(group.board.folders),
         "headroom": [text for _, text in headroom(group.board.folders, {row.task for row in group.board.rows})],
     }
-
-
-def _is_measured(table: Mapping[str, Any]) -> bool:
-    return any(row["label"] for row in table["rows"])
 
 
 def _meta(part: Part) -> str:

@@ -36,7 +36,7 @@ def published(name: str, folder: Path) -> dict[str, Any]:
     """What is kept of a table: a digest of each column, the ranked lists, and the cells of each task's first metric,
     rounded as they are published.
     """
-    from adaptive_bench.leaderboard.frame import read_board
+    from adaptive_bench.leaderboard.boards import read_board
 
     table = table_of(name, folder)
     board = read_board([table])
@@ -61,9 +61,9 @@ def published(name: str, folder: Path) -> dict[str, Any]:
 
 def _lists(board: Any) -> dict[str, list[str]]:
     """By model and level the ranked list: rank, method, score and how much it scores above the static control."""
-    from adaptive_bench.leaderboard.groups import groups_of
+    from adaptive_bench.leaderboard.boards import groups_of
+    from adaptive_bench.leaderboard.list_text import level_text, over_static, rank, score
     from adaptive_bench.leaderboard.standing import standings
-    from adaptive_bench.leaderboard.table_cells import level_text, over_static, rank, score
 
     return {
         f"{group.name}: {level_text(one)}": [

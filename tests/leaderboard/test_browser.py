@@ -5,7 +5,7 @@ import json
 import pytest
 from swept_board import board_with, right
 
-from adaptive_bench.leaderboard.site import build
+from adaptive_bench.leaderboard.page import build
 from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import write_run
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from swept_board import difference, line_of, standing_of, standings
 
-from adaptive_bench.leaderboard.headline import headline, is_real
+from adaptive_bench.leaderboard.list_text import headline, is_real
 
 DENSE, BASE = line_of("dense", 1.0), line_of("base", 0.0)
 STATIC = line_of("static_depth[trained=true]", 0.6, rank=(2, 2))

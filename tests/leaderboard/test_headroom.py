@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.boards import Source, board_of
 from adaptive_bench.leaderboard.page import files_of
 from adaptive_bench.leaderboard.provenance import headroom
 from adaptive_bench.leaderboard.row import checked
@@ -60,6 +60,7 @@ def test_a_record_that_is_none_is_left_out_aloud(tmp_path):
 def test_the_page_says_it(said, tmp_path, make_row):
     (text,) = said((0.1, WITHOUT))
     rows = [checked(make_row(level=0.15))]
-    page = files_of(board_of(rows, [tmp_path]))["index.html"]
+    source = Source(tmp_path, None, [(row.task, row.conditions) for row in board_of(rows).rows])
+    page = files_of(board_of(rows, [source]))["index.html"]
     assert html.escape(text) in page and "Whether there is anything to decide" in page
     assert "anything to decide" not in files_of(board_of(rows))["index.html"]

@@ -8,9 +8,9 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from adaptive_bench.leaderboard.frame import read_board
+from adaptive_bench.leaderboard.boards import read_board
+from adaptive_bench.leaderboard.page import build
 from adaptive_bench.leaderboard.plain import block, markdown, plain
-from adaptive_bench.leaderboard.site import build
 
 ACT = "document.title='acted'"
 TEXTS = (

@@ -6,16 +6,13 @@ import re
 import pytest
 
 from adaptive_bench import registry
+from adaptive_bench.leaderboard.boards import Source, board_of
 from adaptive_bench.leaderboard.entry import read_entry
-from adaptive_bench.leaderboard.frame import board_of
-from adaptive_bench.leaderboard.method_text import _of_docstring, described
-from adaptive_bench.leaderboard.page import files_of
-from adaptive_bench.leaderboard.page.method_pages import Links, _coded
-from adaptive_bench.leaderboard.page_samples import samples_of
+from adaptive_bench.leaderboard.list_text import long
+from adaptive_bench.leaderboard.page import build, files_of
+from adaptive_bench.leaderboard.page.method_pages import Links, _coded, _of_docstring, described, samples_of
 from adaptive_bench.leaderboard.row import checked
-from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.standing import standings
-from adaptive_bench.leaderboard.table_cells import long
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +44,13 @@ def test_a_page_has_idea_paper_deviations_layers_and_answers(pages, where):
 
 
 def test_the_layers_are_those_of_the_record(pages, small_entry):
-    samples = samples_of(small_entry, read_entry(small_entry))
-    (points,) = [there["methods"]["gateskip"] for there in samples.values()]
-    nearest = min(points, key=lambda point: abs(point[2] - 15))
+    samples = samples_of([Source(small_entry, read_entry(small_entry))])
+    (points,) = [there["gateskip"] for there in samples.values()]
+    nearest = min(points, key=lambda point: abs(point.savings["net"] - 0.15))
     page = (pages / "entry" / "methods" / "gateskip.html").read_text()
     (said,) = re.findall(r'aria-label="Executed share by layer[^:]*: ([^"]*)"', page)
-    assert said == "; ".join(f"{100 * one:.0f} and {100 * other:.0f}" for one, other in nearest[4][::-1])
+    shares = zip(nearest.attention_executed[::-1], nearest.mlp_executed[::-1], strict=True)
+    assert said == "; ".join(f"{100 * one:.0f} and {100 * other:.0f}" for one, other in shares)
 
 
 def test_numbers_of_a_page_are_those_of_the_board(make_row):

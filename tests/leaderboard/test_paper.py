@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adaptive_bench.config import load_config
-from adaptive_bench.leaderboard.frame import Board
+from adaptive_bench.leaderboard.boards import Board, Source
 from adaptive_bench.leaderboard.paper import STAND_INS, beside, contents, paper_beside, paper_tables
 from adaptive_bench.leaderboard.row import Row
 from adaptive_bench.leaderboard.swept_answers import Answers, DialPoint, SweptAnswers
@@ -29,17 +29,16 @@ def rows_of(make_row, method, scores, task="nano_math", metric=EXACT, **changes)
         "model": "nano",
         "seeds": 1,
     }
-    row = Row.of(make_row(**about | changes | {"level": level, "score": score}))
+    row = Row(**make_row(**about | changes | {"level": level, "score": score}))
     points = tuple(
-        DialPoint(0.5, {"tokens": saved}, {}, {metric: np.array([one, one])}, seconds) for saved, one in scores.items()
+        DialPoint({"tokens": saved}, {}, {metric: np.array([one, one])}, seconds) for saved, one in scores.items()
     )
     return [(row, Answers({(method, "bench", task): [SweptAnswers(1, None, (0, 1), points)]}))]
 
 
 def said(runs, table=1):
-    rows, answers = [row for row, _ in runs], {str(place): some for place, (_, some) in enumerate(runs)}
-    measured = {str(place): [(row.task, row.conditions)] for place, row in enumerate(rows)}
-    (found,) = beside(Board(rows, answers=answers, measured=measured), table)
+    sources = [Source(Path(), None, [(row.task, row.conditions)], answers) for row, answers in runs]
+    (found,) = beside(Board([row for row, _ in runs], sources), table)
     return found, found["said"]
 
 

@@ -13,7 +13,7 @@ PLACES = [("dense", 0.0), *(("gateskip", level) for level in LEVELS)]
 
 def record():
     known = json.loads((ROOT / "docs/records/nano_quantization.json").read_text(encoding="utf-8"))
-    return [Row.of(checked(row)) for row in known["rows"]]
+    return [Row(**checked(row)) for row in known["rows"]]
 
 
 def by_place(rows, axis="tokens"):

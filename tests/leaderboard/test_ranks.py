@@ -11,14 +11,12 @@ import pytest
 import yaml
 from small_runs import run_config
 
-from adaptive_bench.leaderboard.frame import read_board
-from adaptive_bench.leaderboard.groups import groups_of
-from adaptive_bench.leaderboard.headline import headline
+from adaptive_bench.leaderboard.boards import groups_of, read_board
+from adaptive_bench.leaderboard.list_text import headline, short
+from adaptive_bench.leaderboard.markdown import MARKER, ranks
 from adaptive_bench.leaderboard.plain import markdown
-from adaptive_bench.leaderboard.ranks import MARKER, ranks
 from adaptive_bench.leaderboard.standing import preferred, standings
 from adaptive_bench.leaderboard.submission import submit
-from adaptive_bench.leaderboard.table_cells import short
 from adaptive_bench.runs import run
 
 pytestmark = pytest.mark.slow

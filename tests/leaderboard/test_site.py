@@ -5,6 +5,7 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from statistics import fmean
 
 import pandas
@@ -16,16 +17,13 @@ from swept_board import board_with, line_of, right, standing_of
 
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.leaderboard import markdown, svg
-from adaptive_bench.leaderboard.frame import board_of, read_board
-from adaptive_bench.leaderboard.groups import groups_of
-from adaptive_bench.leaderboard.headline import headline
-from adaptive_bench.leaderboard.page import files_of
+from adaptive_bench.leaderboard.boards import board_of, groups_of, read_board
+from adaptive_bench.leaderboard.list_text import headline, long, short
+from adaptive_bench.leaderboard.page import build, files_of
 from adaptive_bench.leaderboard.plain import markdown as shown
 from adaptive_bench.leaderboard.row import Rejected, checked
-from adaptive_bench.leaderboard.site import build
 from adaptive_bench.leaderboard.standing import standings
 from adaptive_bench.leaderboard.swept_answers import read_answers
-from adaptive_bench.leaderboard.table_cells import long, short
 from adaptive_bench.store.keys import TABLES, code_of
 from adaptive_bench.store.runs import as_parquet, write_run
 
@@ -189,11 +187,11 @@ def test_damaged_answers_are_left_out_and_the_build_goes_on(tmp_path, make_row, 
 def test_answers_of_another_score_or_other_conditions_are_not_taken_for_a_row_s(make_row):
     scores = {"dense": right(1), "base": right(0), "mod": right(0.5), "calm": right(0.3)}
     board = board_with(make_row, {"a": scores})
-    rows = [row.but(score=0.9) if row.label == "mod" else row for row in board.rows]
-    (standing,) = standings(type(board)(rows, answers=board.answers))
+    rows = [replace(row, score=0.9) if row.label == "mod" else row for row in board.rows]
+    (standing,) = standings(replace(board, rows=rows))
     known = {line.label: line.scores is not None for line in standing.lines}
     assert known == {"dense": True, "base": True, "mod": False, "calm": True}
-    (standing,) = standings(type(board)(board.rows, answers=board.answers, measured={"run": []}))
+    (standing,) = standings(replace(board, sources=[replace(one, measured=()) for one in board.sources]))
     assert not any(line.scores for line in standing.lines)
 
 
@@ -227,7 +225,7 @@ def test_failures_of_a_run_come_first(make_row, tmp_path):
     page = files_of(read_board([table]))["index.html"]
     assert page.index("Failed: mod: out of &lt;b&gt;memory&lt;/b&gt;") < page.index("<h2>")
     text = markdown.render([table], ["mod: out of\n memory"])
-    assert text.startswith("# Leaderboard\n\n**Incomplete.**") and "* mod: out of memory" in text
+    assert text.startswith("# Leaderboard\n\n**Incomplete.**") and "- mod: out of memory" in text
 
 
 def numbers_of(text, tag):

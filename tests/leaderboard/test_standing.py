@@ -1,5 +1,6 @@
 """The ranked list: scores with a guess or base at 0 and dense at 100, ranks from paired tests, and who has none."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 from swept_board import BITS, METRIC, board_with, right
 
 from adaptive_bench import registry
-from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.boards import board_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.leaderboard.standing import chooses, preferred, standings
 from adaptive_bench.tables.comparison import Column, rank_intervals
@@ -36,11 +37,11 @@ def test_a_score_is_the_mean_over_tasks_with_a_guess_or_base_at_0_and_dense_at_1
     bits = {name: 1.5 - rate + draw.normal(0, 0.1, (3, 40)) for name, rate in RATES.items()}
     scores = {"csqa_ll": drawn(RATES | {"base": base}), "bits": bits}
     board = board_with(make_row, scores)
-    rows = [row.but(metric="acc,none") if row.task == "csqa_ll" else row for row in board.rows]
-    for sweeps in (found for place, found in board.answers["run"].sweeps.items() if place[2] == "csqa_ll"):
+    rows = [replace(row, metric="acc,none") if row.task == "csqa_ll" else row for row in board.rows]
+    for sweeps in (found for place, found in board.sources[0].answers.sweeps.items() if place[2] == "csqa_ll"):
         for sweep in sweeps:
             sweep.points[0].scores["acc,none"] = sweep.points[0].scores[METRIC]
-    standing, lines = only(type(board)(rows, answers=board.answers))
+    standing, lines = only(type(board)(rows, board.sources))
     frame = pd.DataFrame({task: {name: one.mean() for name, one in some.items()} for task, some in scores.items()})
     nothing = pd.Series({"csqa_ll": 0.2, "bits": frame["bits"]["base"]})
     expected = ((frame - nothing) / (frame.loc["dense"] - nothing)).mean(axis=1)
@@ -172,7 +173,7 @@ def test_savings_are_means_over_tasks_and_time_is_that_of_the_points_behind_the_
     _, lines = only(board_with(make_row, {"a": scores, "b": scores}, mod=mod))
     line = lines["mod"]
     assert (line.saved, line.skipped, line.net, line.projected) == pytest.approx((0.15, 0.2, 0.15, 0.16))
-    assert line.times == pytest.approx(times) and line.eligible == "layers 1-2" and lines["dense"].times is None
+    assert line.times == pytest.approx(times) and line.eligible == "layers 1-2" and lines["dense"].times == {}
 
 
 def test_levels_stand_apart_and_the_one_nearest_to_15_percent_is_shown_first(make_row):

@@ -2,14 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from swept_board import board_with, difference, line_of, right, standing_of, standings
 
 from adaptive_bench.leaderboard import terminal
-from adaptive_bench.leaderboard.standing import Line
-from adaptive_bench.leaderboard.table_cells import (
+from adaptive_bench.leaderboard.list_text import (
     MOST_LINES,
     first_lines,
     long,
@@ -19,6 +19,7 @@ from adaptive_bench.leaderboard.table_cells import (
     score,
     short,
 )
+from adaptive_bench.leaderboard.standing import Line
 from adaptive_bench.leaderboard.terminal import broken, render
 from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import write_run
@@ -86,7 +87,7 @@ def test_what_a_reader_has_to_know_stands_under_the_list():
         line_of("gateskip", 0.5, rank=None, status="partial"),
         line_of("skiplayer", 0.5, rank=None, status="inert"),
     ]
-    lines[1] = type(lines[1])(**vars(lines[1]) | {"rows": (lines[1].rows[0].but(target=0.25),)})
+    lines[1] = replace(lines[1], rows=(replace(lines[1].rows[0], target=0.25),))
     notes = " ".join(notes_of(standing_of(*lines, left_out=("nano_qa",))))
     for said in (
         "vs static: difference to static_depth",

@@ -7,7 +7,8 @@ import pytest
 from finished_run import without_point
 from share_dial import ShareDial
 
-from adaptive_bench.leaderboard.page_samples import samples_of
+from adaptive_bench.leaderboard.boards import Source
+from adaptive_bench.leaderboard.page.method_pages import samples_of
 from adaptive_bench.method import Decision
 from adaptive_bench.runs import evaluation_work as evaluation
 from adaptive_bench.runs import plan, run
@@ -120,7 +121,7 @@ def test_answers_of_the_control_can_be_read(config_of, monkeypatch):
     assert {row["eligible"] for row in outcome.rows if row["method"] == "gateskip"} == {"layers 0, 1"}  # all there are
     works = [piece.work for piece in pieces(outcome.folder.parents[1])]
     assert [works.count(work) for work in ("train", "nano_qa_ll", "nano_qa_ll (shuffled)")] == [2, 2, 2]
-    assert list(samples_of(outcome.folder)["nano_qa_ll"]["methods"]) == ["gateskip", "calm"]
+    assert list(samples_of([Source(outcome.folder)])["nano_qa_ll"]) == ["gateskip", "calm"]
 
     monkeypatch.setattr("adaptive_bench.tables.outcome.CONTROL_TOLERANCE", -1.0)
     said = [text for text in run(config, jobs=1).warnings if "decisions of other tokens differ" in text]
@@ -128,7 +129,7 @@ def test_answers_of_the_control_can_be_read(config_of, monkeypatch):
     for sweep in found:
         if not sweep.variant:
             shutil.rmtree(sweep.folder)
-    assert samples_of(outcome.folder) == {}  # what the control wrote is not shown as the method's
+    assert samples_of([Source(outcome.folder)]) == {}  # what the control wrote is not shown as the method's
 
 
 def test_without_training_text_there_is_nothing_to_draw_from(config_of, registered, monkeypatch):

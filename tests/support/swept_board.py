@@ -1,9 +1,11 @@
 """Made-up measurements: sweeps as tables are made from, and boards whose methods have the scores of documents."""
 
+from pathlib import Path
+
 import numpy as np
 from hypothesis import strategies as st
 
-from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.boards import Source, board_of
 from adaptive_bench.leaderboard.row import Row, checked
 from adaptive_bench.leaderboard.standing import Line, Standing, chooses
 from adaptive_bench.leaderboard.swept_answers import Answers, DialPoint, SweptAnswers
@@ -49,25 +51,20 @@ def board_with(make_row, scores, level=0.15, axis="net", **rows):
         metric = BITS if task.startswith("bits") else METRIC
         for method, values in by_method.items():
             values = np.atleast_2d(np.asarray(values, dtype=float))
-            changes = rows.get(method, {})
+            changes = dict(rows.get(method, {}))
+            times = changes.pop("times", {})
             saved = changes.get("saved", 0.0 if method in ("dense", "base") else level)
-            point = DialPoint(0.5, {axis: saved}, changes.get("times", {}), {}, 2.0)
             answers.sweeps[method, "bench", task] = [
-                SweptAnswers(
-                    seed,
-                    None,
-                    tuple(range(len(one))),
-                    (DialPoint(**vars(point) | {"scores": {metric: one}}),),
-                )
+                SweptAnswers(seed, None, tuple(range(len(one))), (DialPoint({axis: saved}, times, {metric: one}, 2.0),))
                 for seed, one in enumerate(values, 1)
             ]
             reference = method in ("dense", "base")
             about = {"method": method, "task": task, "metric": metric, "axis": axis, "level": level, "saved": saved}
             about |= {"score": float(values.mean()), "low": None, "high": None, "seeds": len(values)}
             about |= {"documents": values.shape[1], "status": "nearest" if reference else "ok"}
-            changes = {name: value for name, value in changes.items() if name != "times"}
             found.append(checked(make_row(**about | changes)))
-    return board_of(found, answers={"run": answers})
+    measured = [(row.task, row.conditions) for row in board_of(found).rows]
+    return board_of(found, [Source(Path(), None, measured, answers)])
 
 
 def right(share, documents=100, seeds=3):
@@ -101,8 +98,7 @@ def line_of(label, score=0.5, saved=0.15, rank=(1, 1), over=None, status="ok", *
 def standing_of(*lines, level=0.15, left_out=()):
     """A list of these lines, best first, at a level of net FLOPs."""
     ordered = sorted(lines, key=lambda line: (line.score is None, -(line.score or 0.0)))
-    static = next((line.label for line in ordered if line.is_static and line.rank), None)
-    return Standing("net", "all", level, (("nano_math", METRIC),), left_out, tuple(ordered), static, 3)
+    return Standing("net", "all", level, (("nano_math", METRIC),), left_out, tuple(ordered))
 
 
 _NAMES = st.sampled_from(["dense", "base", "static_depth", "static_depth[unit=branch]", "random_skip", "prompt_router"])
@@ -125,9 +121,7 @@ def standings(draw):
             lines.append(Line(label, chooses(label), (None,)))
             continue
         score, saved = draw(_SHARES), draw(st.floats(-0.5, 0.5))
-        about = {
-            "times": draw(st.none() | st.dictionaries(st.sampled_from(["batch 1", "batch 8"]), _SHARES, min_size=1))
-        }
+        about = {"times": draw(st.dictionaries(st.sampled_from(["batch 1", "batch 8"]), _SHARES))}
         about |= {"projected": draw(st.none() | _SHARES), "interval": draw(st.none() | st.just((score - 9, score + 9)))}
         rank = draw(st.none() | st.tuples(st.integers(1, 20), st.integers(0, 20)))
         over = draw(st.none() | st.builds(difference, _SHARES, st.booleans()))

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from adaptive_bench.leaderboard.frame import board_of
+from adaptive_bench.leaderboard.boards import board_of
 from adaptive_bench.leaderboard.row import checked
 from adaptive_bench.tables import comparability
 from adaptive_bench.tables.comparability import environments, joined, made_by_other_rules, made_with
