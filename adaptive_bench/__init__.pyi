@@ -9,6 +9,6 @@ from adaptive_bench.runs import run as run
 from adaptive_bench.runs.backbone_source import find_backbone as find_backbone
 from adaptive_bench.spec import MethodSpec as MethodSpec
 from adaptive_bench.store.runs import load_results as load_results
-from adaptive_bench.testing.report import check_specs as check_specs
+from adaptive_bench.testing.suite import check_specs as check_specs
 
 __version__: str

@@ -161,13 +161,14 @@ def _replayed_logits(
     """Logits [B, S, V] of the plain model on texts [B, S] without padding, with every branch executed and scaled as
     decided. There is one decision for each site that decides; its `keep` is ignored.
     """
-    handles, family = [], find_family(backbone.config.model_type)
+    family, handles = find_family(backbone.config.model_type), list[Any]()
     try:
         for site, decision in decisions:
             layer: Any = backbone.model.layers[site.layer]
             scale, input_scale = decision.scale, decision.input_scale
             if site.branch == "layer":
-                handles += [] if scale is None else [layer.register_forward_hook(_scale_update(scale))]
+                if scale is not None:
+                    handles.append(layer.register_forward_hook(_scale_update(scale)))
                 continue
             module = layer.self_attn if site.branch == "attention" else layer.mlp
             before, after = family.norm_before.get(site.branch), family.norm_after.get(site.branch)
