@@ -250,7 +250,7 @@ def _answers(measured: Sequence[_Measured]) -> Iterator[dict[str, Any]]:
     for where, task, spec, points in measured:
         # By saving, since one of few points may be the nearest to several savings.
         near = {_saved(point): point for point in (_nearest(points, at) for at in _SHOWN_AT)}
-        documents = [
+        documents: list[dict[str, Any]] = [
             {
                 "target": block(first.target, _LONGEST_ANSWER),
                 "written": [
