@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def of_pricing() -> dict[str, Any]:
     for name in PRICED:
         model = Subject(MethodSpec.parse(name), "llama").build()
         spread(model)
-        targets = {axis: price(model, [batch], 0.2, axis).to_json() for axis in ("tokens", "core", "net")}
+        targets = {axis: asdict(price(model, [batch], 0.2, axis)) for axis in ("tokens", "core", "net")}
         cost = measure_overhead(model)
         overhead = {key: getattr(cost, key) for key in ("parameters", "parameter_bytes", "decision_macs", "dense_macs")}
         found[name] = {"targets": targets, "overhead": overhead}
