@@ -1,11 +1,14 @@
-"""`adaptive-bench check` and `new-method`: check methods, start a new one."""
+"""`adaptive-bench check`, `new-method` and `doctor`: check methods, start a new one, check this machine."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import keyword
+import platform
 import re
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -16,7 +19,7 @@ import typer
 from adaptive_bench import output, registry
 from adaptive_bench.cli.options import AsJson, Device, Plugins, RecordFile, debugging, names_of, to_folder, writable
 from adaptive_bench.cli.terminal_text import load_libraries, paragraph
-from adaptive_bench.errors import UsageError
+from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store import atomic
 
@@ -176,3 +179,57 @@ def write_package(name: str, folder: Path) -> None:
             # Templates with `$name`, since `str.format` would read the braces of Python and TOML.
             text = Template((templates / source).read_text(encoding="utf-8")).substitute(words)
             (temporary / target.format(name=name)).write_text(text, encoding="utf-8")
+
+
+_PACKAGES = ("torch", "transformers", "accelerate", "datasets", "lm-eval", "safetensors", "tokenizers")
+_Finding = tuple[str, bool | None, str]  # what was checked, whether it is in order (`None`: for information), details
+
+
+def doctor() -> None:
+    """Check versions, devices, network and cache; what one run needs besides is checked by `run --dry-run`."""
+    broken = []
+    for what, ok, detail in _findings():
+        mark = {True: "ok", False: "MISSING", None: "-"}[ok]
+        typer.echo(f"{what:16} {mark:8} {detail}")
+        broken += [what] if ok is False else []
+    if broken:
+        raise EnvironmentProblem(f"Not everything is in order: {', '.join(broken)}. The lines above say what to do.")
+
+
+def _findings() -> Iterator[_Finding]:
+    # A generator, so that each line is printed when it is found: torch takes seconds to import, and so may the hub.
+    yield "python", None, f"{platform.python_version()} on {platform.platform()}"
+    for name in ("adaptive-bench", *_PACKAGES):
+        try:
+            yield name, True, version(name)
+        except PackageNotFoundError:
+            yield name, False, "not installed: pip install -c constraints.txt -e ."
+    yield _devices()
+    yield _hub()
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    exists = "exists" if Path(HF_HUB_CACHE).is_dir() else "is made by the first download"
+    yield "cache", None, f"{HF_HUB_CACHE} {exists}"
+
+
+def _devices() -> _Finding:
+    try:
+        import torch
+    except ImportError as error:
+        return "devices", False, f"torch cannot be imported: {error}"
+    names = [f"cpu ({torch.get_num_threads()} threads)"]
+    for index in range(torch.cuda.device_count()):
+        memory_gib = torch.cuda.get_device_properties(index).total_memory / 2**30
+        names.append(f"cuda:{index} {torch.cuda.get_device_name(index)} ({memory_gib:.0f} GiB)")
+    return "devices", True, ", ".join(names)
+
+
+def _hub() -> _Finding:
+    from adaptive_bench import hub
+
+    answer = hub.ask()
+    if answer.answers:
+        return "hub", True, f"{answer.endpoint} answers ({answer.detail})"
+    what = answer.detail if answer.is_off else f"{answer.endpoint} cannot be reached ({answer.detail})"
+    without = "hub ids need --model and --data-dir with local folders; the nano default needs neither"
+    return "hub", None, f"{what}; {without}"

@@ -85,6 +85,7 @@ COMMANDS = {
     "export-model": Source("models:export_model", _USE),
     "lm-eval": Source("models:lm_eval", _USE, "options:StrictCommand", _LM_EVAL),
     "list": Source("listing:list_names", _FIND),
+    "doctor": Source("check:doctor", _FIND),
     "check": Source("check:check", _FIND),
     "new-method": Source("check:new_method", _FIND),
 }

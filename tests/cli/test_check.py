@@ -3,6 +3,8 @@ import re
 
 import pytest
 
+from adaptive_bench.cli import check as check_command
+
 PLUGIN = """
 from adaptive_bench.method import EXECUTE_ALL
 from adaptive_bench.method import DialSpec, Method
@@ -71,3 +73,13 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_checked(check,
 @pytest.mark.parametrize("arguments", ["", "gateskip --all", "gateskp", "gateskip[shape"])
 def test_what_to_check_has_to_be_clear(check, arguments):
     assert check(*arguments.split()).exit_code == 2
+
+
+def test_doctor_finds_a_sound_machine_in_order_and_names_what_is_missing_with_the_next_step(command, monkeypatch):
+    result = command("doctor")
+    assert result.exit_code == 0
+    assert all(what in result.stdout for what in ("torch", "devices", "hub", "cache"))
+    monkeypatch.setattr(check_command, "_PACKAGES", ("torch", "not-there-at-all"))
+    result = command("doctor")
+    assert result.exit_code == 1 and "in order: not-there-at-all." in result.said
+    assert "not installed: pip install" in result.stdout
