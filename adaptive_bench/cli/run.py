@@ -15,7 +15,7 @@ from adaptive_bench import registry
 from adaptive_bench.capabilities import FILE_NAME, stored_matrix
 from adaptive_bench.cli import options
 from adaptive_bench.cli.config_options import PANELS, Overrides, takes_config
-from adaptive_bench.cli.terminal_text import fitting, load_libraries, paragraph
+from adaptive_bench.cli.terminal_text import fitting, load_libraries, paragraph, pasteable
 from adaptive_bench.config import QUICK, RunConfig, load_config, preset_naming
 from adaptive_bench.errors import Interrupted, UsageError
 from adaptive_bench.live_display import Display
@@ -288,7 +288,7 @@ def _print_outcome(outcome: RunOutcome, config: RunConfig, *, wide: bool) -> Non
     elif not outcome.elsewhere:  # it would do here what was handed to others
         commands["The same again"] = run_command(outcome.folder, registry.plugin_files())
     for what, command in commands.items():
-        typer.echo(f"\n{what}:\n  {command}")
+        typer.echo(f"\n{what}:\n  {pasteable(command)}")
     typer.echo(f"\n{'Folder of the run:' if outcome.elsewhere else 'Written to'} {outcome.folder}")
 
 

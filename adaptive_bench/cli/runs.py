@@ -19,7 +19,7 @@ import yaml
 
 from adaptive_bench import output, registry
 from adaptive_bench.cli.options import DEFAULT_OUT, AsJson, Out, Plugins, Run, find_run, run_names
-from adaptive_bench.cli.terminal_text import fitting, paragraph, terminal_width, wrapped
+from adaptive_bench.cli.terminal_text import fitting, paragraph, pasteable, terminal_width, wrapped
 from adaptive_bench.errors import EnvironmentProblem, UsageError
 from adaptive_bench.spec import parse_specs
 from adaptive_bench.store import atomic
@@ -133,7 +133,7 @@ def _repeating(folder: Path, about: Mapping[str, Any]) -> list[str]:
     """The command that repeats the run, not wrapped so that it can be copied, and plugins it needs that are missing."""
     began_in = Path(about.get("directory", "."))
     if began_in.resolve() == Path.cwd():
-        command = retry_command(folder)
+        command = pasteable(retry_command(folder))
     else:  # paths in its config may be relative
         command = f"cd {shlex.quote(str(began_in))} && {retry_command(folder.resolve())}"
     gone = (f"The plugin {path} is not there any more." for path in plugins_in(folder) if not path.is_file())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -119,6 +120,16 @@ def _cell(text: str, width: int) -> str:
 def percent(share: float | None) -> str:
     """A share in per cent, without the sign."""
     return "n/a" if share is None else f"{100 * share:.1f}"
+
+
+def pasteable(command: str) -> str:
+    """A command that can be pasted, also into a shell that does not find `adaptive-bench` by its name."""
+    started = Path(sys.argv[0])
+    if shutil.which("adaptive-bench"):
+        return command
+    is_script = started.name == "adaptive-bench"
+    program = shlex.join([str(started)] if is_script else [sys.executable, "-m", "adaptive_bench"])
+    return program + command.removeprefix("adaptive-bench")
 
 
 def waiting(what: str) -> None:

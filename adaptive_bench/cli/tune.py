@@ -11,7 +11,7 @@ import typer
 from adaptive_bench import registry
 from adaptive_bench.cli.config_options import Overrides, takes_config
 from adaptive_bench.cli.options import DEFAULT_OUT, Plugins
-from adaptive_bench.cli.terminal_text import plain_table
+from adaptive_bench.cli.terminal_text import pasteable, plain_table
 from adaptive_bench.config import DEFAULT_PRESET, load_config
 from adaptive_bench.validation import MOST_SEEDS
 
@@ -127,7 +127,7 @@ def _print(result: StudyResult, config: str, out: Path) -> None:
     if result.best and not of_steps:
         where = [] if out == DEFAULT_OUT else ["--out", str(out)]
         given = ["--config", config, "--methods", ",".join(result.best), "--tuned", result.name, *where]
-        typer.echo(f"\n  {shlex.join(['adaptive-bench', 'run', *given])}")
+        typer.echo(f"\n  {pasteable(shlex.join(['adaptive-bench', 'run', *given]))}")
     typer.echo(f"\nWritten to {folder}")
     if failed:
         raise typer.Exit(1)

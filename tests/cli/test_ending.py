@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from adaptive_bench import __version__, progress
 from adaptive_bench.cli import ctrl_c_answered, reported
-from adaptive_bench.cli.terminal_text import fitting, listed, wrapped
+from adaptive_bench.cli.terminal_text import fitting, listed, pasteable, wrapped
 from adaptive_bench.errors import EnvironmentProblem, Interrupted, UsageError
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m adaptive_bench"
@@ -113,6 +113,23 @@ def test_ctrl_c_around_a_command(program, code, out, last):
     heard = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {program}"
     done = subprocess.run([sys.executable, "-c", heard], capture_output=True, text=True)  # whoever tests may ignore it
     assert (done.returncode, done.stdout, done.stderr.strip().rpartition("\n")[2]) == (code, out, last)
+
+
+@pytest.mark.parametrize(
+    ("started", "on_path", "printed"),
+    [
+        ("/elsewhere/bin/adaptive-bench", True, "adaptive-bench"),
+        ("bin/adaptive-bench", False, "bin/adaptive-bench"),
+        ("/site/adaptive_bench/__main__.py", False, f"{sys.executable} -m adaptive_bench"),
+    ],
+)
+def test_commands_that_are_printed_can_be_given_as_they_stand(monkeypatch, tmp_path, started, on_path, printed):
+    script = tmp_path / "bin" / "adaptive-bench"
+    script.parent.mkdir()
+    script.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(script.parent) if on_path else "/nowhere")
+    monkeypatch.setattr(sys, "argv", [started])
+    assert pasteable("adaptive-bench run") == f"{printed} run"
 
 
 LEVELS = """
