@@ -24,7 +24,7 @@ if "ADAPTIVE_BENCH_QUIET" in os.environ:  # this process was started by the comm
     quiet()
 
 _HOMES = {
-    "AdaptiveCallback": "adaptive_bench.model.hugging_face",
+    "AdaptiveCallback": "adaptive_bench.model.trainer_callback",
     "AdaptiveModel": "adaptive_bench.model",
     "MethodSpec": "adaptive_bench.spec",
     "RunConfig": "adaptive_bench.config",
