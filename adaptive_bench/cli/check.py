@@ -25,7 +25,7 @@ from adaptive_bench.store import atomic
 
 if TYPE_CHECKING:
     from adaptive_bench.spec import MethodSpec
-    from adaptive_bench.testing.check_definition import Result
+    from adaptive_bench.testing.checking import Result
     from adaptive_bench.testing.suite import Report
 
 

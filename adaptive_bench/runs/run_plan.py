@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from adaptive_bench import registry
 from adaptive_bench.backbone import Backbone
 from adaptive_bench.config import RunConfig
-from adaptive_bench.errors import PluginFault
+from adaptive_bench.errors import PluginFault, UsageError
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.method import (
     DEFAULT_TARGET,
@@ -171,6 +171,10 @@ def _sweeps(
 
 def without_groups(config: RunConfig) -> RunConfig:
     """The config with the precision that `auto` means here, and with every group of tasks replaced by its tasks."""
+    if not isinstance(config, RunConfig):
+        raise UsageError(
+            f"A run is described by a RunConfig, got {config!r}. Read one: load_config('nano', {{'seeds': 3}})."
+        )
     config = with_precision(config)
     train_on = None if config.train_on is None else expand_tasks(config.train_on)
     return config.model_copy(update={"tasks": expand_tasks(config.tasks), "train_on": train_on})

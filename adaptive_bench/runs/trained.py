@@ -23,7 +23,7 @@ from adaptive_bench.store import atomic
 from adaptive_bench.store.keys import run_key
 from adaptive_bench.store.manifest import EvaluationEntry, Manifest, TrainingEntry, find_trained, of_run
 from adaptive_bench.store.records import CHECKPOINT, SCHEMA, Record
-from adaptive_bench.store.runs import BEGUN, KEY_DIGITS, check_run, is_run, run_command
+from adaptive_bench.store.runs import BEGUN, KEY_DIGITS, check_run, config_in, is_run, run_command
 
 if TYPE_CHECKING:
     from adaptive_bench.model import AdaptiveModel
@@ -36,6 +36,7 @@ _LONGEST_PART = 24  # characters of one part of a run's name
 def config_of(folder: Path) -> RunConfig:
     """The configuration of a run, with the output folder that the run lies in now, if its records are there."""
     check_run(folder)
+    config_in(folder)  # for its error, which says how to get a damaged file back
     config = load_config(folder / BEGUN, reads_data=False)
     home = folder.resolve().parent.parent
     return config.model_copy(update={"out": home}) if (home / "records").is_dir() else config

@@ -233,9 +233,9 @@ def with_curves(config: RunConfig, sweeps: Sequence[DialEvaluation], reporter: R
     if missed:
         told = ", ".join(f"{method} (other {why})" for method, why in sorted(missed))
         reporter.line(f"Timings that do not fit this run are not used: {told}. Give `adaptive-bench time` again.")
-    curves = choose_curves(curves, config.timing)
+    chosen = choose_curves(curves, config.timing)
     return [
-        replace(one, curves={name: known[str(one.spec)] for name, known in curves.items() if str(one.spec) in known})
+        replace(one, curves={name: known[str(one.spec)] for name, known in chosen.items() if str(one.spec) in known})
         for one in sweeps
     ]
 

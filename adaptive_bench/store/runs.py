@@ -202,6 +202,17 @@ def plugins_in(folder: Path) -> list[Path]:
     return [Path(path) for path in read_json(file).get("plugins", ())] if file.is_file() else []
 
 
+def config_in(folder: Path) -> dict[str, Any]:
+    """Read the `config.yaml` of a run; an `EnvironmentProblem` if it is damaged or missing."""
+    try:
+        return read_mapping(folder / BEGUN)
+    except UsageError as error:  # not the user's fault: the program wrote the file
+        raise EnvironmentProblem(
+            f"A run is read by its config.yaml. {error} Put the run's own file back; or give `adaptive-bench run` the "
+            f"options that the run was made with: it writes the file again and computes nothing twice."
+        ) from error
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file that a run wrote into its folder; the error says how to write it again."""
     try:
@@ -232,7 +243,7 @@ def read_run(config: Path) -> dict[str, Any]:
     For a damaged run, return only `state` and `problem`.
     """
     try:
-        about = read_mapping(config)
+        about = config_in(config.parent)
         if (command := config.with_name("command.json")).is_file():
             about |= read_json(command)
         about |= ending_of(config.parent)

@@ -37,8 +37,8 @@ class Operations:
 
 def start_armed(folder, at, fuse, *arguments):
     """What a worker does first."""
-    from adaptive_bench.jobs import pool
+    from adaptive_bench.jobs import worker
 
     if at is not None:
         sys.addaudithook(Operations(folder, at, fuse))
-    pool.start_worker(*arguments)
+    worker.work(*arguments)

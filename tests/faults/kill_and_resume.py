@@ -123,7 +123,7 @@ def _be_the_run(config, jobs, kill, notes):
         operations = Operations(config.out, own, notes / "killed")
         sys.addaudithook(operations)
         if jobs > 1:
-            pool.start_worker = functools.partial(start_armed, config.out, workers, notes / "killed")
+            pool.work = functools.partial(start_armed, config.out, workers, notes / "killed")
         if kill is not None and kill.worker and kill.after_s is not None:
             threading.Thread(target=_kill_a_worker, args=(kill.after_s, notes / "killed"), daemon=True).start()
         code = run(config, Notes(notes), jobs).exit_code

@@ -22,7 +22,7 @@ class WithDial(Method):
 
 
 def test_a_missing_part_is_named():
-    with pytest.raises(PluginFault, match=r"`dial`, a property .* but WithoutDial has none"):
+    with pytest.raises(PluginFault, match=r"`dial`, .* but WithoutDial has none"):
         WithoutDial(MethodConfig(), BACKBONE, "bench", 0)
     method = WithDial(MethodConfig(), BACKBONE, "bench", 0)
     with pytest.raises(PluginFault, match=r"`dial_for`, .* but WithDial has none"):

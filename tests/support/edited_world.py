@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from adaptive_bench import registry
 from adaptive_bench.config import RunConfig
-from adaptive_bench.evaluation import lookup
+from adaptive_bench.evaluation import loading
 from adaptive_bench.store import keys
 
 TASK_YAML = """
@@ -169,7 +169,7 @@ class World:
         registry._registered.clear()
         self.unload()
         keys._loaded.clear()
-        for cached in (keys._files, keys._mentioned, lookup._load):
+        for cached in (keys._files, keys._mentioned, loading._load):
             cached.cache_clear()
         for folder in self.folder.rglob("__pycache__"):
             shutil.rmtree(folder)
