@@ -73,7 +73,7 @@ def run(
 
     Args:
         jobs: Processes to use; `None` decides by the size of the backbone and the number of cores.
-        shard: The part to do; the command that finishes the last part writes the table, without what failed.
+        shard: The part to do; the command that finishes the last part writes the table.
         launcher: Name of the launcher that does the work, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Compute nothing, and write the table of what is on disk with missing work as failures.
@@ -119,22 +119,18 @@ def run(
                 run_here = partial(launching.carry_out, known.plan, reporter, jobs, known.estimator, shard)
                 launched = launch_with(LaunchRequest(folder, pending, run_here, resources))
         failures, elsewhere = list(launched.failures), launched.submitted
-        lacking = list(failures)  # in the table; of a shard also what failed in others
-        if not (elsewhere or table_only or shard.is_whole):
-            own = {failure.work for failure in failures}
-            lacking += [one for one in launching.unfinished_work(known.plan, folder) if one.work not in own]
-            if left := [one.work for one in lacking if not one.was_tried]:
-                more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-                elsewhere = f"Left to other jobs of the run: {left[0]}{more}."
+        if not (elsewhere or table_only or shard.is_whole) and (left := launching.unfinished_work(known.plan, folder)):
+            more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+            elsewhere = f"Left to other jobs of the run: {left[0].work}{more}."
         if elsewhere:
             return RunOutcome([], folder, [], failures, elsewhere)  # the notes were told at the start
         # Records of a finished run may have been removed since: its table then says more than a new one would.
-        if not lacking or not _holds_finished_table(folder):
-            rows, warnings = write_table(known.plan, folder, lacking, notes, start_s)
+        if not failures or not _holds_finished_table(folder):
+            rows, warnings = write_table(known.plan, folder, failures, notes, start_s)
             return RunOutcome(rows, folder, warnings, failures)
         kept = (
-            f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(lacking)} "
-            f"piece(s) of work are missing by now, the first: {lacking[0].work}. The table stays as it is."
+            f"A finished table is not replaced by a poorer one, but for the table in {str(folder)!r} {len(failures)} "
+            f"piece(s) of work are missing by now, the first: {failures[0].work}. The table stays as it is."
         )
         if table_only:
             raise EnvironmentProblem(

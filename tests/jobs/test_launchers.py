@@ -66,17 +66,6 @@ def test_the_last_shard_writes_the_table_of_all(config_of):
     assert json.loads((last.folder / "run.json").read_text())["state"] == "done"
 
 
-def test_the_last_shard_names_what_failed_in_others(config_of, monkeypatch):
-    config = config_of("dense,random_skip[trained=true]")
-    with monkeypatch.context() as patched:
-        patched.setattr(training_work, "train", Mock(side_effect=EnvironmentProblem("not today")))
-        assert "Left to other jobs" in run(config, jobs=1, shard=Shard(1, 2)).elsewhere
-    last = run(config, jobs=1, shard=Shard(2, 2))
-    assert last.exit_code == 0 and {row["method"] for row in last.rows} == {"random_skip[trained=true]"}
-    about = json.loads((last.folder / "run.json").read_text())
-    assert about["state"] == "partial" and "not today" in about["failures"][0]
-
-
 def test_a_wrong_shard_and_a_cell_that_is_not_planned_are_refused(config_of):
     for shard, cell in (("3/2", None), ("2", None), ("1/2", "abc")):
         with pytest.raises(UsageError, match="--shard"):

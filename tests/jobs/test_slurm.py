@@ -46,7 +46,7 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     resources.write_text("partition: low\nmemory: 100M\ntime: '10'\nwarn_s: 60\n")
     outcome = run(eventful, launcher="slurm", resources=resources)
     assert "Submitted 6 cells" in outcome.elsewhere
-    ((array, names),) = slurm._queued(outcome.folder / "slurm").items()
+    ((array, names),) = slurm._queued(outcome.folder / "slurm")[0].items()
     trainings = {str(training.spec).partition("=")[2].rstrip("]"): training for training in plan(eventful).trainings}
     index = {event: f"{array}_{names.index(training.folder.name)}" for event, training in trainings.items()}
     wait = cluster.wait_until
@@ -64,11 +64,10 @@ def test_every_cell_is_done_once_or_marked_with_its_reason(eventful, cluster, tm
     cluster.call("scontrol", "requeue", index["cancelled"])
     wait(lambda: cluster.states()[urgent] == "COMPLETED", _LONG_S, "the urgent job is done")
     assert "nothing was submitted" not in run(eventful, table_only=True).elsewhere
-    assert set(slurm._queued(outcome.folder / "slurm")) <= {array}
+    assert set(slurm._queued(outcome.folder / "slurm")[0]) <= {array}
     over = {"COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT"}
     wait(lambda: set(cluster.states().values()) <= over, _LONG_S, "everything has ended")
 
-    run(eventful, table_only=True)  # a cell was killed, so none was the last
     table = json.loads((outcome.folder / "run.json").read_text())
     assert table["state"] == "partial" and len(table["failures"]) == 2
     assert any("Failed before: RuntimeError: the router is on fire" in text for text in table["failures"])
@@ -137,16 +136,17 @@ class Cluster:
         text = Path(words[-1]).read_text()
         self.scripts.append(text)
         name = re.search(r"--job-name=(\S+)", text)[1]
-        last = int(re.search(r"--array=0-(\d+)", text)[1])
+        array = re.search(r"--array=0-(\d+)", text)
         after = [part for word in words if "afterany" in word for part in word.split(":")[1:]]
         job = str(100 + len(self.jobs))
-        self.jobs[job] = name, [str(n) for n in range(last + 1)], after
+        self.jobs[job] = name, [str(n) for n in range(int(array[1]) + 1)] if array else ["N/A"], after
         return job
 
     @property
     def elements(self):
-        """How many array elements were submitted."""
-        return sum(len(indices) for _, indices, _ in self.jobs.values())
+        """How many array elements were submitted, and how many jobs that write a table."""
+        numbers = [indices for _, indices, _ in self.jobs.values()]
+        return sum(len(one) for one in numbers if one != ["N/A"]), sum(one == ["N/A"] for one in numbers)
 
 
 @pytest.fixture
@@ -163,38 +163,39 @@ def submit(config_of, monkeypatch, tmp_path):
     return give
 
 
-def test_an_array_for_each_generation_asks_for_what_was_asked_for(submit):
+def test_an_array_for_each_generation_asks_for_what_was_asked_for_and_a_table_for_none_of_it(submit):
     cluster = Cluster()
-    assert "adaptive_bench run" in submit(cluster) and "--table-only` writes the table" in submit(Cluster())
-    first, second = cluster.scripts
+    submit(cluster)
+    first, second, table = cluster.scripts
     assert "#SBATCH --array=0-1%4" in first and "#SBATCH --array=0-0%4" in second
     assert "#SBATCH --partition=low" in first and "module load cuda" in first
-    assert "#SBATCH --gpus-per-node=a100:1" in first
-    for script in (first, second):
+    assert "#SBATCH --gpus-per-node=a100:1" in first and "gpus" not in table
+    for script in (first, second, table):
         subprocess.check_call(["bash", "-nc", script])
 
 
-@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("call", [1, 2, 3])
 def test_a_job_whose_number_was_never_heard_is_found_again(submit, call):
-    """Arrays of trainings, and of what starts from them."""
+    """Arrays of trainings, of what starts from them, and the job that writes the table."""
     cluster = Cluster(kill_after=call)
     with pytest.raises(Killed):
         submit(cluster)
     submit(cluster)
-    assert cluster.elements == 3
-    (first, second), known = cluster.jobs, len(cluster.calls)
-    assert cluster.jobs[first][2] == [] and cluster.jobs[second][2] == [first]
+    assert cluster.elements == (3, 1)
+    arrays, known = [job for job, (_, indices, _) in cluster.jobs.items() if indices != ["N/A"]], len(cluster.calls)
+    (table,) = cluster.jobs.keys() - set(arrays)
+    assert cluster.jobs[table][2] == arrays and cluster.jobs[arrays[1]][2] == arrays[:1]
     assert "3 cells wait or run in Slurm already; nothing was submitted." in submit(cluster)
     assert cluster.calls[known:] == ["squeue"]
 
 
-@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("call", [1, 3])
 def test_what_slurm_never_got_is_submitted(submit, call):
     cluster = Cluster(kill_before=call)
     with pytest.raises(Killed):
         submit(cluster)
     submit(cluster)
-    assert cluster.elements == 3
+    assert cluster.elements == (3, 1)
 
 
 def test_a_job_that_has_ended_unseen_is_judged_by_its_records(submit):
@@ -203,7 +204,7 @@ def test_a_job_that_has_ended_unseen_is_judged_by_its_records(submit):
         submit(cluster)
     cluster.jobs.clear()  # it ran and failed; without accounting Slurm knows nothing of it
     submit(cluster)
-    assert cluster.elements == 3
+    assert cluster.elements == (3, 1)
     cluster.jobs["100"][1].remove("1")  # and one element alone
     assert "Submitted 1 cells" in submit(cluster)
-    assert cluster.elements == 2 + 1
+    assert sum(cluster.elements) == 3 + 2

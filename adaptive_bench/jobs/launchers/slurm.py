@@ -6,7 +6,7 @@ command that was killed in between knows the job by this name when it is given a
 knows the job, two jobs may wait for the same cells; the locks of records keep them apart.
 
 An element that is asked to stop (by SIGUSR1 some time before its limit, or on preemption) saves its state and is queued
-again. Whichever element is done last writes the table.
+again. The last job of a run only writes the table.
 """
 
 from __future__ import annotations
@@ -64,28 +64,39 @@ def launch(request: LaunchRequest) -> LaunchResult:
         EnvironmentProblem: Slurm is not installed, does not answer, or refuses.
     """
     resources, home = request.settings(SlurmResources), request.folder / "slurm"
-    busy = _queued(home)
+    busy, tables = _queued(home)
     under_way = {cell for cells in busy.values() for cell in cells}
     left = [job for job in request.pending() if job.name not in under_way]
     if not left:
         if not under_way:
             return LaunchResult()
-        return LaunchResult(submitted=f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted.")
-    before: list[str] = []
+        said = f"{len(under_way)} cells wait or run in Slurm already; nothing was submitted"
+        # A table job that waits for all of them is queued already.
+        if any(set(busy) <= after for after in tables):
+            return LaunchResult(submitted=f"{said}.")
+        table = _submit_table(request, resources, home, list(busy))
+        return LaunchResult(submitted=f"{said} but job {table}, which writes the table.")
+    arrays, before = list(busy), list[str]()
     # They come by rising depth. What builds on others waits for the stage before and for all arrays already queued.
     for depth, pending in groupby(left, key=attrgetter("depth")):
         stage, after = [job.name for job in pending], [*busy, *before] if depth else []
         before = []
         for start in range(0, len(stage), _LARGEST_ARRAY):
-            cells = stage[start : start + _LARGEST_ARRAY]
-            # Unique, so that the job is known by its name; the name of the run is for the reader.
-            name = f"ab-{request.folder.name}-{uuid4().hex[:12]}"
+            cells, name = stage[start : start + _LARGEST_ARRAY], _new_name(request)
             before.append(_submit(home, name, array_script(request, resources, cells, home, name), after, cells))
+        arrays += before
+    table = _submit_table(request, resources, home, arrays)
     return LaunchResult(
-        submitted=f"Submitted {len(left)} cells to Slurm; the last of them writes the table. `squeue` and "
+        submitted=f"Submitted {len(left)} cells to Slurm; job {table} writes the table after them. `squeue` and "
         f"`adaptive-bench status` show how it goes, logs are in {home}. Running the command again submits what failed "
-        f"or was lost, and `{request.command('--table-only')}` writes the table of what is there."
+        "or was lost."
     )
+
+
+def _submit_table(request: LaunchRequest, resources: SlurmResources, home: Path, after: Sequence[str]) -> str:
+    """Submit the job that writes the table once some arrays have ended."""
+    name = _new_name(request)
+    return _submit(home, name, table_script(request, resources, home, name), after)
 
 
 def array_script(request: LaunchRequest, resources: SlurmResources, names: Sequence[str], home: Path, name: str) -> str:
@@ -127,6 +138,16 @@ exit "$code"
 """
 
 
+def table_script(request: LaunchRequest, resources: SlurmResources, home: Path, name: str) -> str:
+    """Return the batch script of the job that only writes the table."""
+    return f"""#!/bin/bash
+{_options(resources.model_copy(update={"gpus": None}), home, name)}
+#SBATCH --requeue
+{_setup(resources)}
+exec {request.command("--table-only")}
+"""
+
+
 def _options(resources: SlurmResources, home: Path, name: str) -> str:
     named = {
         "job-name": name,
@@ -145,26 +166,44 @@ def _options(resources: SlurmResources, home: Path, name: str) -> str:
     return "\n".join(f"#SBATCH {line}" for line in ("--ntasks=1", *lines, *resources.options))
 
 
-def _submit(home: Path, name: str, script: str, after: Sequence[str], cells: Sequence[str]) -> str:
-    """Submit the script of an array that does some cells as a job of this name, to start once those in `after` have
-    ended, and return the job's number.
+def _setup(resources: SlurmResources) -> str:
+    return "\n".join((f"export OMP_NUM_THREADS={max(1, resources.cpus // resources.processes)}", *resources.setup))
+
+
+def _new_name(request: LaunchRequest) -> str:
+    """Return a name that no other job has: the name of the run, for the reader, and a random part."""
+    return f"ab-{request.folder.name}-{uuid4().hex[:12]}"
+
+
+def _submit(home: Path, name: str, script: str, after: Sequence[str], cells: Sequence[str] = ()) -> str:
+    """Submit a script as a job of this name, to start once those in `after` have ended, and return the job's number.
+
+    The elements of an array do one of the `cells` each, in order; the job that writes the table has none.
     """
     atomic.write_text(home / f"{name}.sh", script)
     # Before `sbatch`, so that the cells of every queued job are known.
-    atomic.write_json(home / f"{name}.json", {"cells": list(cells)})
+    atomic.write_json(home / f"{name}.json", {"cells": list(cells), "after": list(after)})
     options = [f"--dependency=afterany:{':'.join(after)}"] if after else []
     return _call("sbatch", "--parsable", *options, str(home / f"{name}.sh")).strip().partition(";")[0]
 
 
-def _queued(home: Path) -> dict[str, list[str]]:
-    """Return the cells that were submitted from a folder and still wait, run or are ending, by the array's number."""
+def _queued(home: Path) -> tuple[dict[str, list[str]], list[set[str]]]:
+    """Return what was submitted from a folder and still waits, runs or is ending: the cells of each array, by its
+    number, and of each job that writes the table the arrays that it waits for.
+    """
     arrays: dict[str, list[str]] = {}
+    tables = []
     # Job number, index in the array (no number for a job that is no array), and job name.
     for line in _call("squeue", "--noheader", "--array", "--me", "--format=%F %K %j").splitlines():
         job, index, name = [*line.split(maxsplit=2), "", "", ""][:3]
-        if name and index.isdigit() and (file := home / f"{name}.json").is_file():  # no other job of this user
-            arrays.setdefault(job, []).append(json.loads(file.read_text(encoding="utf-8"))["cells"][int(index)])
-    return arrays
+        if not name or not (file := home / f"{name}.json").is_file():  # another job of this user
+            continue
+        about = json.loads(file.read_text(encoding="utf-8"))
+        if index.isdigit():
+            arrays.setdefault(job, []).append(about["cells"][int(index)])
+        else:
+            tables.append(set(about["after"]))
+    return arrays, tables
 
 
 def _call(*words: str) -> str:
