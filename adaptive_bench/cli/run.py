@@ -23,7 +23,7 @@ from adaptive_bench.progress import let_go, say
 from adaptive_bench.spec import MethodSpec, parse_specs
 from adaptive_bench.store.runs import run_command, run_name
 from adaptive_bench.tables.comparability import QUICK_NOTE
-from adaptive_bench.validation import read_mapping
+from adaptive_bench.validation import MOST_MINUTES, read_mapping
 
 if TYPE_CHECKING:
     from adaptive_bench.jobs.job import Failure
@@ -71,6 +71,14 @@ def run(
         Path | None, _where(help="YAML file: what a cell gets on a cluster (docs/cluster.md).")
     ] = None,
     table_only: Annotated[bool, _where("--table-only", help="Only make the table of what is on disk.")] = False,
+    wait: Annotated[
+        float | None,
+        _where(
+            min=0.0,
+            max=MOST_MINUTES,
+            help="With --table-only: wait until others have done all work, or none worked for this many minutes.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, what is cached, and for how long.")
     ] = False,
@@ -95,6 +103,7 @@ def run(
     from adaptive_bench.evaluation.lookup import check_task_name
 
     options.check_goes_with("--no-controls", no_controls, "--methods", "methods" in overrides.values)
+    options.check_goes_with("--wait", wait is not None, "--table-only", table_only)
     options.check_goes_with("--resources", resources is not None, "--launcher slurm or kubernetes", launcher != "local")
     if timed and (table_only or launcher != "local" or shard is not None or cell is not None):
         raise UsageError(
@@ -115,11 +124,12 @@ def run(
         from adaptive_bench.runs.model_checks import preset_by_size
 
         preset = preset_by_size(str(model))
-    # For the table alone neither data nor the tasks and methods themselves are needed; whatever is on disk is shown.
-    run_config = load_config(preset, overrides.values, flags=overrides.flags, reads_data=not table_only)
-    for name in () if table_only else (*run_config.tasks, *(run_config.train_on or ())):
+    # Such a command needs neither data nor the tasks and methods themselves; whatever is on disk is shown.
+    only_reads = table_only and wait is None
+    run_config = load_config(preset, overrides.values, flags=overrides.flags, reads_data=not only_reads)
+    for name in () if only_reads else (*run_config.tasks, *(run_config.train_on or ())):
         check_task_name(name)  # before the libraries load, which takes seconds
-    for text in () if table_only else run_config.methods:
+    for text in () if only_reads else run_config.methods:
         registry.check_name("methods", MethodSpec.parse(text).name)
     registry.check_name("launchers", launcher)
     load_libraries()
@@ -150,7 +160,7 @@ def run(
         print_plan(run_config, part)
         return
     how: dict[str, Any] = {"jobs": jobs, "launcher": launcher, "resources": resources}
-    how |= {"table_only": table_only, "shard": part}
+    how |= {"table_only": table_only, "shard": part, "wait_s": None if wait is None else 60 * wait}
     execute(run_config, how, wide=wide, timed=timed)
 
 
@@ -215,9 +225,6 @@ def retry(
 def print_plan(config: RunConfig, part: Shard) -> None:
     """Check everything a run needs, then print the model, the recipe, the cells of the whole run and what they will
     take, and those that this command would do.
-
-    Args:
-        flops_per_s: FLOPs a second that a device sustains, to print the hours the run takes; `None` if unknown.
     """
     from adaptive_bench.runs import about, describe, preflight
 

@@ -82,11 +82,7 @@ def names_for_lm_eval(name: str, include_path: str | None) -> list[str]:
     paths are left to lm-eval. A name that is unknown, also in the folder `include_path`, is a `UsageError`, and so is a
     task that needs an argument, which lm-eval's command cannot pass.
     """
-    included: list[str] = []
-    if include_path:
-        from lm_eval.tasks import TaskManager
-
-        included = TaskManager(include_path=include_path, include_defaults=False).all_tasks
+    included = _tasks_below(include_path) if include_path else ()
     base = name.partition(":")[0]
     if name in included or name.endswith(".yaml") or Path(name).is_dir():
         return [name]
@@ -101,6 +97,13 @@ def names_for_lm_eval(name: str, include_path: str | None) -> list[str]:
     elif not any(fnmatch(known, name) for known in (*registry.names("tasks"), *stock_tasks(), *included)):
         raise UsageError(f"A pattern of task names must fit at least one, got {name!r}. See `list tasks`.")
     return [name]
+
+
+@cache
+def _tasks_below(folder: str) -> tuple[str, ...]:
+    from lm_eval.tasks import TaskManager
+
+    return tuple(TaskManager(include_path=folder, include_defaults=False).all_tasks)
 
 
 def _registered(name: str, argument: str | None) -> Task:
@@ -127,8 +130,13 @@ def _registered(name: str, argument: str | None) -> Task:
     return thing
 
 
-def _members(name: str) -> Iterator[str]:
-    """Names of the tasks that a name stands for; a name that is no group stands for itself."""
+def _members(name: str, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """Names of the tasks that a name stands for, found in nested groups; a name that is no group stands for itself."""
+    if name in within:
+        raise PluginFault(
+            f"A group of tasks is no member of itself, got {name!r} in {' in '.join(map(repr, reversed(within)))}. "
+            f"Correct the plugin."
+        )
     if (base := name.partition(":")[0]) in registry.names("tasks"):
         thing = registry.get("tasks", base)
         members: Iterable[Any] = thing.members if isinstance(thing, TaskGroup) else ()
@@ -142,7 +150,7 @@ def _members(name: str) -> Iterator[str]:
                 f"A group stands for its tasks as they are, but lm-eval's group {name!r} changes settings of its "
                 f"tasks. Name the tasks, with --num-fewshot where they need it."
             )
-        yield from _members(member)
+        yield from _members(member, (*within, name))
     if not members:
         yield name
 

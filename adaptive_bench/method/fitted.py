@@ -158,7 +158,7 @@ def block_influence(text: HeldOutText) -> Tensor:
     """[L] mean over tokens of 1 - cos(input, output) of each layer."""
     total, tokens = torch.zeros(1, dtype=torch.float64), 0  # widens to [L] with the first texts
     for states, *_ in text.streams():
-        pairs = [(one.float(), other.float()) for one, other in pairwise(states)]
+        pairs = ((one.float(), other.float()) for one, other in pairwise(states))  # one pair in memory at a time
         scores = torch.stack([1.0 - functional.cosine_similarity(*pair, dim=-1) for pair in pairs])
         total, tokens = total + scores.double().sum(dim=1).cpu(), tokens + scores.shape[1]
     return total / max(1, tokens)

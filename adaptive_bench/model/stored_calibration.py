@@ -69,6 +69,8 @@ def choose(folder: Path, spec: MethodSpec, wanted: str) -> str | None:
     known = names(folder, spec)
     if wanted == "auto":
         return POOLED if POOLED in known else known[0] if len(known) == 1 else None
+    if not known and is_of_run(folder) and (problem := why_none(folder, spec)) is not None:
+        raise problem
     if wanted not in known:
         raise UsageError(
             f"A stored calibration of {spec} in {folder} is one of {', '.join(known) or 'none'}, got {wanted!r}. "

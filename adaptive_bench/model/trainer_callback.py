@@ -69,8 +69,14 @@ class AdaptiveCallback(TrainerCallback):
             )
 
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Complete the checkpoint that was just written."""
-        _adaptive(given["model"]).save_pretrained(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+        """Complete the checkpoint that was just written; a `UsageError` if a search over hyperparameters moved it."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        if not folder.is_dir():
+            raise UsageError(
+                f"Checkpoints of an adaptive model are completed in output_dir/checkpoint-STEP, not found: {folder}. "
+                f"Set save_strategy='no' in a search over hyperparameters."
+            )
+        _adaptive(given["model"]).save_pretrained(folder)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Forget the progress of training, so that a later training must set it again."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from adaptive_bench.errors import (
 from adaptive_bench.jobs.job import NOT_FINISHED, Failure, Job, caught, needs_own_process
 from adaptive_bench.jobs.launchers import PendingJob
 from adaptive_bench.jobs.pool import Limits, run_jobs
-from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone
+from adaptive_bench.progress import DialCalibrated, PointMeasured, Reporter, TrainingStep, UnitDone, duration
 from adaptive_bench.runs.backbone_source import find_backbone, find_device
 from adaptive_bench.runs.evaluation_work import EvaluationWorker, evaluate_sweeps
 from adaptive_bench.runs.forecast import Estimator, steps_left
@@ -43,6 +44,8 @@ _FORM = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 _SMALL_BACKBONE_BYTES = 100_000_000
 _MOST_PROCESSES = 8
 _WORTH_S = 10.0  # shorter work is done in this process: another one takes about 5 s to load the libraries
+_LOOK_S = 10.0  # between two looks at the records
+_STEP_S = 0.5  # between two checks whether this process was asked to stop
 
 
 @dataclass(frozen=True)
@@ -288,6 +291,32 @@ def cells_left(plan: Plan, shard: Shard) -> list[PendingJob]:
     # By the unfinished trainings that must be done before; sorting keeps the plan's order among equal depths.
     jobs = [PendingJob(one.folder.name, sum(not base.finished for base in one.chain[1:])) for one in left]
     return sorted(jobs, key=lambda job: job.depth)
+
+
+def wait_for_others(
+    plan: Plan, run: Path, reporter: Reporter, quiet_s: float, now_s: Callable[[], float] = time.monotonic
+) -> None:
+    """Wait until all work of a plan is done, or until no process has worked on any of it for `quiet_s` seconds.
+
+    After such a silence the remaining work counts as given up. Failed work is waited for as well, because whoever is in
+    charge may try it again.
+    """
+    last_s, told = now_s(), False
+    while missing := unfinished_work(plan, run):
+        pending = [one.folder for one in plan.untrained] + [one.folder for one in plan.sweeps if not one.is_complete]
+        if any(map(lock.is_held, pending)):
+            last_s = now_s()
+        elif now_s() - last_s >= quiet_s:
+            reporter.line(f"No process has worked on what is left for {duration(quiet_s)}: {missing[0]}")
+            return
+        if not told:
+            reporter.line(f"Waiting for {len(missing)} pieces of work of other processes, such as {missing[0].work}")
+            told = True
+        # In short steps, so that a request to stop is heard soon.
+        end_s = now_s() + min(_LOOK_S, quiet_s)
+        while now_s() < end_s:
+            stopping.check()
+            time.sleep(min(_STEP_S, quiet_s))
 
 
 @contextmanager

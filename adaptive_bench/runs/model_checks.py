@@ -154,6 +154,11 @@ def check_recipe(config: RunConfig, facts: ModelFacts, findings: Findings) -> No
             f"The learning rate warms up over {train.warmup_steps} steps, but there are only {train.steps}: it never "
             f"reaches its peak. Lower train.warmup_steps."
         )
+    if train.max_length > facts.context:
+        findings.note(
+            f"Training sequences are cut at the model's context of {facts.context} tokens (train.max_length is "
+            f"{train.max_length})."
+        )
 
 
 def load_tokenizer(facts: ModelFacts) -> PreTrainedTokenizerBase:

@@ -68,6 +68,7 @@ def run(
     launcher: str = "local",
     resources: Path | None = None,
     table_only: bool = False,
+    wait_s: float | None = None,
 ) -> RunOutcome:
     """Train, evaluate and match everything a config names, and write the table.
 
@@ -77,6 +78,7 @@ def run(
         launcher: Name of the launcher that does the work, see `adaptive_bench.jobs.launchers`.
         resources: YAML file for the launcher.
         table_only: Compute nothing, and write the table of what is on disk with missing work as failures.
+        wait_s: With `table_only`: wait until other processes have done all work, or none has worked for this long.
 
     Raises:
         UsageError: The config names something that does not exist or does not fit together.
@@ -100,7 +102,7 @@ def run(
         jobs = jobs if world.is_single else 1  # torchrun's processes do each job together
         if table_only:
             # A run's manifest, if there is one, needs neither model nor data.
-            listed = manifest.read(folder)
+            listed = manifest.read(folder) if wait_s is None else None
             known = Preflight(plan(config, reporter) if listed is None else plan_of(config, listed, reporter))
         else:
             known = preflight(config, reporter, jobs, timed=shard.is_whole)
@@ -112,6 +114,8 @@ def run(
         if not _holds_finished_table(folder):  # its manifest stays until another table is written
             manifest_of(known.plan).write(folder)
         with launching.stoppable(folder, config):
+            if table_only and wait_s is not None:
+                launching.wait_for_others(known.plan, folder, reporter, wait_s)
             if table_only:
                 launched = LaunchResult(launching.unfinished_work(known.plan, folder))
             else:

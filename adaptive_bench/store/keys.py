@@ -241,9 +241,11 @@ def _said(value: object) -> str:
         return class_digest(inner)
     if is_dataclass(inner):  # a dial, for example
         return f"{type(inner).__name__} {[_said(getattr(inner, one.name)) for one in fields(inner)]}"
+    if isinstance(inner, frozenset):  # its own order differs between processes
+        return f"frozenset {sorted(map(_said, inner))}"
     code = inner if isinstance(inner, CodeType) else getattr(inner, "__code__", None)
     if code is None:
-        return repr(inner) if isinstance(inner, str | int | float | tuple | frozenset | None) else type(inner).__name__
+        return repr(inner) if isinstance(inner, str | int | float | tuple | None) else type(inner).__name__
     consts = [_said(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {consts} {getattr(inner, '__defaults__', None)!r}"
 

@@ -132,13 +132,16 @@ def read(folder: Path) -> Manifest | None:
     check_schema(about, path)
     if about["schema"] != SCHEMA:
         raise unusable(path, "is of an earlier version, whose records are not read any more")
-    evaluations = (one | {"levels": tuple(one["levels"]), "asked": tuple(one["asked"])} for one in about["evaluations"])
-    return Manifest(
-        # Without `..`, and of a link where the link lies: the run was moved to another disk
-        Path(os.path.abspath(folder)).parent.parent,  # noqa: PTH100
-        tuple(TrainingEntry(**one) for one in about["trainings"]),
-        tuple(EvaluationEntry(**one) for one in evaluations),
-    )
+    # Without `..`, and of a link where the link lies: the run was moved to another disk
+    out = Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100
+    try:
+        evaluations = [
+            EvaluationEntry(**one | {"levels": tuple(one["levels"]), "asked": tuple(one["asked"])})
+            for one in about["evaluations"]
+        ]
+        return Manifest(out, tuple(TrainingEntry(**one) for one in about["trainings"]), tuple(evaluations))
+    except (LookupError, TypeError) as error:
+        raise unusable(path, f"does not list records ({type(error).__name__}: {error})") from error
 
 
 def of_run(folder: Path) -> Manifest:

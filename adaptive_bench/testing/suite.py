@@ -21,7 +21,6 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import torch
-from tabulate import tabulate
 
 from adaptive_bench import output, registry
 from adaptive_bench.capabilities import CAPABILITIES, Matrix
@@ -198,6 +197,8 @@ class Report:
 
         `.` passed, `-` does not apply, `F` failed.
         """
+        from tabulate import tabulate  # absent where only PyTorch and transformers are
+
         statuses: dict[str, dict[str, set[str]]] = {}
         for result in self.results:
             statuses.setdefault(result.spec, {}).setdefault(result.check, set()).add(result.status)

@@ -176,6 +176,11 @@ class _Training:
         fully_sharded = recipe.parallel == "fsdp" and not self.processes.is_single
         self.training = DistributedTraining(model, self.processes, fully_sharded=fully_sharded)
         groups = model.parameter_groups(recipe.learning_rate, method_learning_rate)
+        if not groups:
+            raise UsageError(
+                f"A training needs trainable parameters, got a {model.spec} with all parameters frozen. Call "
+                f"requires_grad_(True) on those to train; a method that needs no training says trains = False."
+            )
         self.optimizer = torch.optim.AdamW(
             groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True
         )

@@ -256,9 +256,10 @@ def test_a_prompt_without_room_for_an_answer_is_refused_by_name(dense, tokenizer
         AdaptiveLM(dense, tokenizer, batch_size=4).generate_until(requests)
 
 
-def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(dense, tokenizer, context):
+@pytest.mark.parametrize("sampled", [{}, {"do_sample": True, "temperature": 1.0}])  # in a queue, and in fixed batches
+def test_text_ends_where_the_context_ends_and_the_prompt_stays_whole(dense, tokenizer, context, sampled):
     lm = AdaptiveLM(dense, tokenizer, batch_size=4)
-    lm.generate_until(_writing(until=[], max_gen_toks=1000))
+    lm.generate_until(_writing(until=[], max_gen_toks=1000, **sampled))
     lengths = [len(lm.tok_encode(prompt)) for prompt in PROMPTS]
     assert lm.generated_tokens <= sum(context - length for length in lengths)
     assert lm.prompt_tokens == sum(lengths)

@@ -19,6 +19,7 @@ from adaptive_bench.evaluation.evaluate import evaluate
 from adaptive_bench.evaluation.loading import check_declared, load_task, setting_up
 from adaptive_bench.evaluation.lookup import expand_tasks, find_task
 from adaptive_bench.model import AdaptiveModel
+from adaptive_bench.task import TaskGroup
 
 
 @pytest.fixture
@@ -237,3 +238,11 @@ def test_a_yaml_file_of_a_plugin_is_corrected_and_a_missing_package_installed(tm
         raise ValueError
     with pytest.raises(EnvironmentProblem, match="Install what it needs"), setting_up("mine", tmp_path):
         raise ModuleNotFoundError
+
+
+def test_groups_of_tasks_that_lead_in_a_circle_are_refused(monkeypatch):
+    monkeypatch.setattr("adaptive_bench.registry._registered", {})
+    registry.register("tasks", "one")(TaskGroup("one", "", ("two",)))
+    registry.register("tasks", "two")(TaskGroup("two", "", ("nano_math", "one")))
+    with pytest.raises(PluginFault, match="is no member of itself, got 'one' in 'two' in 'one'"):
+        expand_tasks(["one"])

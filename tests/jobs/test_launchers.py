@@ -162,10 +162,11 @@ def last_pod(job):
     return f"{job['metadata']['generateName'][:GENERATED]}x7k2p-{job['spec'].get('completions', 1) - 1}"
 
 
-def manifest_of(folder: Path, cells: int = 2, **resources):
+def manifests(folder: Path, cells: int = 2, **resources):
     given = PodResources.model_validate({"image": "i", "claim": "c", "mount": "/data"} | resources)
     request = SimpleNamespace(folder=folder, command=lambda *more, **_: " ".join(["run", *more]))
-    return kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)])
+    job = kubernetes.manifest(request, given, [f"{n:064}" for n in range(cells)])
+    return job, kubernetes.table_manifest(request, given)
 
 
 @pytest.fixture
@@ -185,18 +186,19 @@ def request_of(config_of, tmp_path):
 
 @pytest.fixture
 def written(request_of):
-    """The manifest of a run with all that can be asked for."""
+    """Both manifests of a run with all that can be asked for."""
     request = request_of(FULL)
     launched = kubernetes.launch(request)
-    job = request.folder / "kubernetes" / "job.yaml"
-    assert f"kubectl create -f {job}`" in launched.submitted
-    return yaml.safe_load(job.read_text())
+    job, table = (request.folder / "kubernetes" / name for name in ("job.yaml", "table.yaml"))
+    assert f"kubectl create -f {job} -f {table}" in launched.submitted
+    return tuple(yaml.safe_load(one.read_text()) for one in (job, table))
 
 
 def test_all_that_can_be_asked_for_is_taken_by_the_server(written):
     validate = pytest.importorskip("kubernetes_validate", reason="needs the package kubernetes-validate")
-    assert LABEL.fullmatch(last_pod(written))
-    validate.validate(written, validate.latest_version(), strict=True)
+    for manifest in written:
+        assert LABEL.fullmatch(last_pod(manifest))
+        validate.validate(manifest, validate.latest_version(), strict=True)
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=120)
@@ -218,18 +220,22 @@ def test_a_name_can_be_read():
 
 
 def test_pods_get_what_was_asked_for(written):
-    pod = written["spec"]["template"]["spec"]
+    job, table = written
+    for manifest in written:
+        (container,) = manifest["spec"]["template"]["spec"]["containers"]
+        env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
+        assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
+        assert env["HF_HOME"] == "/data/hub" and "OMP_NUM_THREADS" in env
+    pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    env = {one["name"]: one.get("value") or one["valueFrom"] for one in container["env"]}
-    assert env["HF_TOKEN"] == {"secretKeyRef": {"name": "hugging-face", "key": "token"}}
-    assert env["HF_HOME"] == "/data/hub" and env["OMP_NUM_THREADS"] == "4"
     shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}
     assert shared in pod["volumes"]
     assert [one["name"] for one in container["volumeMounts"]] == ["output", "shared-memory"]
     assert pod["serviceAccountName"] == "bench" and pod["securityContext"]["runAsUser"] == 1000
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert written["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "nightly"
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "nightly"
+    (writer,) = table["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2 and "nvidia.com/gpu" not in str(writer["resources"])
 
 
 def test_what_cannot_be_had_is_refused(request_of):
@@ -237,15 +243,19 @@ def test_what_cannot_be_had_is_refused(request_of):
         with pytest.raises(UsageError, match=said):
             kubernetes.launch(request_of(text))
     with pytest.raises(UsageError, match="--shard 1/2"):
-        manifest_of(Path("/data/runs/x"), 2100)
+        manifests(Path("/data/runs/x"), 2100)
 
 
-def test_each_index_is_a_cell(written, request_of):
-    spec, names = written["spec"], [one.name for one in request_of(None).pending()]
+def test_each_index_is_a_cell_and_a_job_of_its_own_writes_the_table(written, request_of):
+    def given(manifest, **environment):
+        """The end of the command that a pod of it executes."""
+        (container,) = manifest["spec"]["template"]["spec"]["containers"]
+        shell, flag, script = container["command"]
+        command, env = [shell, flag, script.replace("exec ", "echo ")], {"PATH": os.environ["PATH"], **environment}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+
+    job, table = written
+    spec, names = job["spec"], [one.name for one in request_of(None).pending()]
     assert (spec["completions"], spec["completionMode"], spec["podReplacementPolicy"]) == (2, "Indexed", "Failed")
-    (container,) = spec["template"]["spec"]["containers"]
-    shell, flag, script = container["command"]
-    command = [shell, flag, script.replace("exec ", "echo ")]
-    env = {"PATH": os.environ["PATH"], "JOB_COMPLETION_INDEX": "1"}
-    given = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
-    assert given[-2:] == ["--cell", names[1]]
+    assert given(job, JOB_COMPLETION_INDEX="1")[-2:] == ["--cell", names[1]]
+    assert given(table)[-3:] == ["--table-only", "--wait", "30"]

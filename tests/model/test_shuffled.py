@@ -274,7 +274,7 @@ def test_a_kind_the_text_has_none_of_draws_from_the_next_best(turned, text):
 
 
 def test_the_draws_stay_those_that_records_were_made_with(make_backbone, text, keys):
-    """Whoever moves them raises VERSION in adaptive_bench/runs/training_targets.py."""
+    """Whoever moves them raises VERSION in adaptive_bench/runs/run_plan.py."""
     backbone = make_backbone("llama")
     skipped = torch.arange(backbone.config.vocab_size) % 3 == 0
     model = AdaptiveModel(backbone, ByWord(backbone, skipped), MethodSpec("by_word")).eval()

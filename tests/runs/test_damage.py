@@ -142,14 +142,17 @@ def test_a_finished_table_is_not_replaced_by_that_of_a_run_that_fails(finished, 
     assert rows_of(folder) == rows and (folder / manifest.FILE).read_bytes() == listed and read(folder)
 
 
-def test_a_finished_table_and_its_list_stay_where_nobody_can_make_them_again(finished):
+def test_a_finished_table_and_its_list_stay_where_nobody_can_make_them_again(finished, monkeypatch):
     config, folder, sweep = finished
     listed = (folder / manifest.FILE).read_bytes()
+    with monkeypatch.context() as patched, pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
+        patched.setattr(keys, "FLOORS", dict.fromkeys(keys.FLOORS, 2))
+        run(config, table_only=True, wait_s=0.01)
+    assert (folder / manifest.FILE).read_bytes() == listed
     (folder / "run.json").unlink()  # nobody can tell whether it was finished
     shutil.rmtree(sweep)
     with pytest.raises(EnvironmentProblem, match="not replaced by a poorer one"):
         table_only(config)
-    assert (folder / manifest.FILE).read_bytes() == listed
 
 
 def test_a_run_of_an_earlier_version_is_told_how_to_make_it_again(finished):

@@ -17,7 +17,7 @@ def batches():
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_the_price_is_what_the_ledger_savings_ats(make_model, batches, spec):
+def test_the_price_is_what_the_ledger_saves_at_it(make_model, batches, spec):
     model = make_model(spec).train()
     target = price(model, batches, 0.2, "net")
     assert target.priced["net"] == pytest.approx(0.2, abs=0.01)

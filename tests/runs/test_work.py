@@ -10,6 +10,8 @@ from collections.abc import Callable
 import pytest
 from finished_run import change
 
+from adaptive_bench import stopping
+from adaptive_bench.errors import ToBeContinued
 from adaptive_bench.runs import Shard, launching, plan, run, training_work
 from adaptive_bench.runs.forecast import steps_left
 from adaptive_bench.runs.training_work import carry_out_training
@@ -17,6 +19,11 @@ from adaptive_bench.store.lock import exclusive
 from adaptive_bench.store.records import Record
 from adaptive_bench.store.runs import run_name
 from adaptive_bench.training import resume
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(launching, "_LOOK_S", 0.05)
 
 
 def wait_until(true: Callable[[], bool], limit_s: float = 300.0) -> None:
@@ -94,16 +101,48 @@ def test_workers_end_with_a_killed_parent_and_the_next_run_goes_on(config_of, tm
     assert all(steps_left(training) < 1500 for training in trainings)
 
 
-def test_a_table_names_what_is_missing(config_of, monkeypatch):
+def test_a_table_is_written_when_the_last_cell_is_done(config_of, lines):
+    config = config_of("dense,gateskip")
+    first, second = (Shard(cells=(training.folder.name,)) for training in plan(config).trainings)
+    run(config, shard=first)
+    other = threading.Thread(target=lambda: run(config, shard=second), daemon=True)
+    other.start()
+    outcome = run(config, lines, table_only=True, wait_s=600)
+    other.join()
+    assert outcome.failures == [] and {row["method"] for row in outcome.rows} == {"dense", "gateskip"}
+    assert any("Waiting for 1 pieces of work" in line for line in lines.lines)
+
+
+def test_a_table_names_what_is_missing_and_what_nobody_is_at_is_given_up(config_of, lines, monkeypatch):
     config = config_of("dense,gateskip")
     run(config, shard=Shard(cells=(plan(config).trainings[0].folder.name,)))
     monkeypatch.setattr(training_work, "train", None)
-    outcome = run(config, table_only=True)
-    assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
-    (left_out,) = map(str, outcome.failures)
-    retried = f"`adaptive-bench retry {run_name(outcome.folder)}` does it."
-    assert left_out == f"train gateskip, seed 1: Not finished: it was not begun. {retried}"
-    assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
+    for wait_s in (0.2, None):
+        outcome = run(config, lines, table_only=True, wait_s=wait_s)
+        assert {row["method"] for row in outcome.rows} == {"dense"} and outcome.exit_code == 1
+        (left_out,) = map(str, outcome.failures)
+        retried = f"`adaptive-bench retry {run_name(outcome.folder)}` does it."
+        assert left_out == f"train gateskip, seed 1: Not finished: it was not begun. {retried}"
+        assert json.loads((outcome.folder / "run.json").read_text())["state"] == "partial"
+    assert sum("No process has worked on what is left" in line for line in lines.lines) == 1
+
+
+def test_what_somebody_is_at_is_waited_for_however_long(config_of, lines):
+    whole = plan(config_of("dense"))
+    with exclusive(whole.trainings[0].folder, "it", lines):
+        waiting = (whole, whole.config.out / "runs/mine", lines, 0.1)
+        waiter = threading.Thread(target=launching.wait_for_others, args=waiting, daemon=True)
+        waiter.start()
+        waiter.join(1)
+        assert waiter.is_alive()
+    waiter.join(10)
+    assert not waiter.is_alive()
+
+
+def test_a_table_that_waits_can_be_stopped(config_of):
+    threading.Thread(target=lambda: time.sleep(0.5) or stopping.request(), daemon=True).start()
+    with pytest.raises(ToBeContinued):
+        run(config_of("dense"), table_only=True, wait_s=600)
 
 
 # A whole run by two processes that torchrun starts: the results of one process, written once.
