@@ -27,18 +27,11 @@ RULE = (
 
 @dataclass(frozen=True)
 class Source:
-    """A run or an entry that gave rows to a board.
-
-    Attributes:
-        folder: Its folder.
-        entry: The entry; `None` for a run.
-        measured: The tasks and conditions of its rows, for which its answers count.
-        answers: Its answers.
-    """
+    """A run or an entry that gave rows to a board."""
 
     folder: Path
     entry: Entry | None = None
-    measured: Collection[tuple[str, Conditions]] = ()
+    measured: Collection[tuple[str, Conditions]] = ()  # of its rows, for which its answers count
     answers: Answers = field(default_factory=Answers)
 
 
@@ -47,15 +40,12 @@ class Board:
     """The rows and the data behind them, from which a site is made.
 
     Attributes:
-        rows: Accepted rows, joined over runs.
-        sources: The runs and entries that gave a row.
-        problems: What was left out and why, one sentence each, and what else a reader should know.
         refused: The problems with rows or entries that break a rule; a strict build fails if there are any.
     """
 
-    rows: Sequence[Row]
-    sources: Sequence[Source] = ()
-    problems: Sequence[str] = ()
+    rows: Sequence[Row]  # accepted rows, joined over runs
+    sources: Sequence[Source] = ()  # the runs and entries that gave a row
+    problems: Sequence[str] = ()  # what was left out and why, one sentence each, and what else a reader should know
     refused: Sequence[str] = ()
 
     @property

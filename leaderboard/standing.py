@@ -41,25 +41,19 @@ class Line:
     """A line of the list: one method at the level of the list.
 
     Attributes:
-        label: Name of the method on this board.
-        chooses: How it decides: `per token`, `per prompt`, `by chance` or `never`; empty if it skips nothing.
-        rows: Its row for each task of the standing; `None` for a task without a score.
-        saved: Measured saving on the axis of the level, averaged over tasks.
         score, interval: Mean over tasks on the scale of `Row.scaled`; `None` unless every task has a score.
         scores: Scores by seed and document, see `_joint`; `None` if the documents' scores are not known.
         rank: Best and worst rank that the tests leave open; `None` unless every seed meets the level on every task.
         over_static: Difference from the best static control's score, corrected for all these comparisons.
-        skipped, net, projected: Skipped token-branches, saved net FLOPs, and saved net FLOPs at another model's shape,
-            averaged over tasks.
-        times: Share of time saved by setting, averaged over tasks.
+        skipped, net, projected: Skipped token-branches, saved net FLOPs, and saved net FLOPs at another model's
+            shape, averaged over tasks.
         lost: Loss with the decisions of other tokens, averaged over tasks, on the same scale as `score`.
-        eligible: The sites at which tokens may skip.
     """
 
-    label: str
-    chooses: str
-    rows: tuple[Row | None, ...]
-    saved: float | None = None
+    label: str  # name of the method on this board
+    chooses: str  # how it decides: `per token`, `per prompt`, `by chance` or `never`; empty if it skips nothing
+    rows: tuple[Row | None, ...]  # its row for each task of the standing; `None` for a task without a score
+    saved: float | None = None  # measured saving on the axis of the level, averaged over tasks
     score: float | None = None
     interval: Interval | None = None
     scores: DocumentScores | None = None
@@ -68,9 +62,9 @@ class Line:
     skipped: float | None = None
     net: float | None = None
     projected: float | None = None
-    times: Mapping[str, float] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)  # share of time saved by setting, averaged over tasks
     lost: float | None = None
-    eligible: str = ""
+    eligible: str = ""  # the sites at which tokens may skip
 
     @property
     def time(self) -> float | None:

@@ -84,25 +84,15 @@ def caught(
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """A job, which can be pickled and continues from what it has on disk.
+    """A job, which can be pickled and continues from what it has on disk."""
 
-    Attributes:
-        label: The job in words.
-        folder: Folder of its record, which identifies the job in events.
-        seconds: Seconds that it is expected to take.
-        unit_s: By event that reports a finished unit, the seconds expected for that unit.
-        method: Name of the method that the job is about, which gets the blame for a failure.
-        methods: Names of all methods whose code it runs.
-        tasks: Names of the tasks whose code it runs.
-    """
-
-    label: str
-    folder: Path
-    seconds: float
-    unit_s: Mapping[UnitDone, float]
-    method: str
-    methods: frozenset[str]
-    tasks: tuple[str, ...]
+    label: str  # the job in words
+    folder: Path  # folder of its record, which identifies the job in events
+    seconds: float  # seconds that it is expected to take
+    unit_s: Mapping[UnitDone, float]  # by event that reports a finished unit, the seconds expected for that unit
+    method: str  # name of the method that the job is about, which gets the blame for a failure
+    methods: frozenset[str]  # names of all methods whose code it runs
+    tasks: tuple[str, ...]  # names of the tasks whose code it runs
 
     def __str__(self) -> str:
         return self.label

@@ -82,25 +82,15 @@ def check_memory(work: Workload, trained: Iterable[MethodSpec], jobs: int) -> No
 
 @dataclass(frozen=True)
 class Preflight:
-    """What is known before a run.
-
-    Attributes:
-        plan: The plan.
-        facts: The model; `None` if nothing is left to do, so that nothing was checked.
-        notes: What a user should know, although it does not prevent the run.
-        disk_bytes: Most disk space that the remaining trainings will need.
-        estimator: Estimates how long each part will take; `None` if nothing is left to do.
-        jobs: Number of processes that will work at once.
-        work: The run's texts on its model; `None` if nothing is left to do.
-    """
+    """What is known before a run."""
 
     plan: Plan
-    facts: ModelFacts | None = None
-    notes: list[str] = field(default_factory=list)
-    disk_bytes: int = 0
-    estimator: Estimator | None = None
-    jobs: int = 1
-    work: Workload | None = None
+    facts: ModelFacts | None = None  # the model; `None` if nothing is left to do, so that nothing was checked
+    notes: list[str] = field(default_factory=list)  # what a user should know, although it does not prevent the run
+    disk_bytes: int = 0  # most disk space that the remaining trainings will need
+    estimator: Estimator | None = None  # estimates how long each part will take; `None` if nothing is left to do
+    jobs: int = 1  # number of processes that will work at once
+    work: Workload | None = None  # the run's texts on its model; `None` if nothing is left to do
 
 
 def preflight(

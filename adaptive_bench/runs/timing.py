@@ -45,31 +45,23 @@ class TimingRequest:
     """The arguments of `adaptive-bench time`.
 
     Attributes:
-        specs: Methods to time.
-        model: As for `run`.
         batches: Batch sizes in rows; each is a setting of its own.
         prompt, new: Tokens of each prompt, and new tokens after it.
-        savings: Shares of saved tokens that the dials are set for.
-        rounds: Rounds of prefill.
-        precision: `fp32` or `bf16`.
-        device: As for `run`.
-        out: Output folder for the records.
         run: Configuration of a run whose checkpoints and text are used; `None` for untrained methods.
-        again: Whether to measure again what is on disk.
     """
 
-    specs: tuple[MethodSpec, ...]
-    model: str = "nano"
+    specs: tuple[MethodSpec, ...]  # methods to time
+    model: str = "nano"  # as for `run`
     batches: tuple[int, ...] = (1, 8, 32)  # one user, a few, and a server
     prompt: int = 128
     new: int = 128
-    savings: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)
-    rounds: int = 7
-    precision: str = "fp32"
-    device: str = "auto"
-    out: Path = Path("runs")
+    savings: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75)  # shares of saved tokens that the dials are set for
+    rounds: int = 7  # rounds of prefill
+    precision: str = "fp32"  # `fp32` or `bf16`
+    device: str = "auto"  # as for `run`
+    out: Path = Path("runs")  # output folder for the records
     run: RunConfig | None = None
-    again: bool = False
+    again: bool = False  # whether to measure again what is on disk
 
 
 def time_specs(request: TimingRequest, reporter: Reporter | None = None) -> list[dict[str, Any]]:

@@ -124,26 +124,21 @@ class Sample:
     """One document of an evaluation.
 
     Attributes:
-        doc: Index of the document in the evaluated split.
-        target: The right answer as the task defines it.
-        output: The written text, or the index of the best choice, or a log-likelihood.
-        answers: The answer that each filter extracted from the output (`strict-match: "42"`); empty for log-likelihood
-            tasks.
+        answers: The answer that each filter extracted from the output (`strict-match: "42"`); empty for
+            log-likelihood tasks.
         scores: lm-eval metric key to the value of this document, for metrics whose value is a number.
-        correct: The headline metric of this document, `None` if it is not a number.
-        prompt: The prompt given to the model. It is the same at every dial value, so it is stored only for the point
-            with saving 0.
-        choices: The continuations that were scored, if there were several; stored like the prompt.
+        prompt: The prompt given to the model. It is the same at every dial value, so it is stored only for the
+            point with saving 0.
     """
 
-    doc: int
-    target: Any
-    output: str | int | float
+    doc: int  # index of the document in the evaluated split
+    target: Any  # the right answer as the task defines it
+    output: str | int | float  # the written text, or the index of the best choice, or a log-likelihood
     answers: Mapping[str, str]
     scores: Mapping[str, float]
-    correct: float | None
+    correct: float | None  # the headline metric of this document, `None` if it is not a number
     prompt: str | None = None
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # the continuations that were scored, if there were several; stored like the prompt
 
     def to_json(self, *, with_prompt: bool = True) -> dict[str, Any]:
         """Return plain values, ready for one line of JSON."""

@@ -72,27 +72,21 @@ class MeasuredPoint:
     """One method at one dial value on one task, in plain values.
 
     Attributes:
-        asked_saving: Share of tokens that it was asked to save.
-        seconds: Seconds inside model calls.
-        documents: Scores of single documents.
-        savings: The known savings by name (see `saving_name`).
-        flops: The known FLOPs per token by phase.
         attention_executed, mlp_executed: Share of tokens that executed the branch, by layer.
-        texts: Texts written for a few documents; empty if they are not wanted.
     """
 
-    asked_saving: float
+    asked_saving: float  # share of tokens that it was asked to save
     dial: float
-    seconds: float
-    documents: Documents
+    seconds: float  # seconds inside model calls
+    documents: Documents  # scores of single documents
     scores: Mapping[str, float]
-    savings: Mapping[str, float]
-    flops: Mapping[str, float]
+    savings: Mapping[str, float]  # the known savings by name (see `saving_name`)
+    flops: Mapping[str, float]  # the known FLOPs per token by phase
     bytes_per_token: float | None = None
     projected_shape: str | None = None
     attention_executed: Sequence[float] = ()
     mlp_executed: Sequence[float] = ()
-    texts: Sequence[Text] = ()
+    texts: Sequence[Text] = ()  # texts written for a few documents; empty if they are not wanted
 
     @classmethod
     def of(
@@ -160,57 +154,41 @@ class MeasuredTraining:
     """One training: what it cost, what it aimed at, and its log.
 
     Attributes:
-        key: Name of the training, unique within a run.
-        base: The training that it starts from, if any.
         cost: `tokens`, `flops` and `parameters_added`, without those of its base; `None` if they are not known.
-        target: For a training towards a saving: `axis` and `saving`; what its dial was found to save at the end of
-            training, as `tokens` and by axis in `priced`; and `whole_layers`, whether it skips whole layers.
-        facts: Further facts, for the reader.
+        target: For a training towards a saving: `axis` and `saving`; what its dial was found to save at the end
+            of training, as `tokens` and by axis in `priced`; and `whole_layers`, whether it skips whole layers.
         steps, losses: [S] each, the log of the training.
     """
 
-    key: str
+    key: str  # name of the training, unique within a run
     method: str
     seed: int
-    base: MeasuredTraining | None = None
+    base: MeasuredTraining | None = None  # the training that it starts from, if any
     cost: Mapping[str, float] | None = None
     target: Mapping[str, Any] | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)  # further facts, for the reader
     steps: Sequence[int] = ()
     losses: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
 class MeasuredSweep:
-    """One seed of a method, trained towards one target, measured over its dial on one task.
-
-    Attributes:
-        target: Saving that it was trained towards, if its method was trained towards several.
-        split: `test`, or `validation` for documents that targets are chosen on.
-        variant: `shuffled` for the control of shuffled decisions, else empty.
-        levels: Savings to match at.
-        conditions: Conditions under which it is comparable, see `tables.comparability.Conditions`.
-        made_with: Versions and devices that it was made with.
-        eligible: Where tokens may skip, in words.
-        documents_sha256: Digest of the documents and their right answers.
-        points: Measured points, rising in the saving they were asked for.
-        curves: Saved time by setting.
-    """
+    """One seed of a method, trained towards one target, measured over its dial on one task."""
 
     method: str
     task: str
     seed: int
     training: MeasuredTraining
-    target: float | None
-    split: str
-    variant: str
-    levels: tuple[float, ...]
-    conditions: Mapping[str, Any]
-    made_with: str
-    eligible: str | None
-    documents_sha256: str | None
-    points: Sequence[MeasuredPoint]
-    curves: Mapping[str, TimeCurve] = field(default_factory=dict)
+    target: float | None  # saving that it was trained towards, if its method was trained towards several
+    split: str  # `test`, or `validation` for documents that targets are chosen on
+    variant: str  # `shuffled` for the control of shuffled decisions, else empty
+    levels: tuple[float, ...]  # savings to match at
+    conditions: Mapping[str, Any]  # conditions under which it is comparable, see `tables.comparability.Conditions`
+    made_with: str  # versions and devices that it was made with
+    eligible: str | None  # where tokens may skip, in words
+    documents_sha256: str | None  # digest of the documents and their right answers
+    points: Sequence[MeasuredPoint]  # measured points, rising in the saving they were asked for
+    curves: Mapping[str, TimeCurve] = field(default_factory=dict)  # saved time by setting
 
 
 @dataclass(frozen=True)

@@ -47,25 +47,18 @@ class Conditions:
 
     Attributes:
         model: Name of the model, for the reader; the same model may be called differently elsewhere.
-        backbone: Fingerprint of the model's files.
         recipe: How every method of the run was trained and calibrated: `steps 320, batch_size 32, ...`.
-        task_version: Version of the task.
-        documents: Number of documents asked.
-        shots: Worked examples before each question.
-        asked: Digest of the prompts.
-        contents: Digest of the documents themselves, right answers included.
-        definition: Digest of the task's definition and code: how it asks, generates and scores.
     """
 
     model: str | None = field(default=None, compare=False)
-    backbone: str | None = None
+    backbone: str | None = None  # fingerprint of the model's files
     recipe: str | None = None
-    task_version: str | None = None
-    documents: int | None = None
-    shots: int | None = None
-    asked: str | None = None
-    contents: str | None = None
-    definition: str | None = None
+    task_version: str | None = None  # version of the task
+    documents: int | None = None  # number of documents asked
+    shots: int | None = None  # worked examples before each question
+    asked: str | None = None  # digest of the prompts
+    contents: str | None = None  # digest of the documents themselves, right answers included
+    definition: str | None = None  # digest of the task's definition and code: how it asks, generates and scores
 
     def facts(self) -> dict[str, str]:
         """Return the conditions in words, by name; digests last."""

@@ -120,21 +120,17 @@ class Interval:
     """A mean score with its interval.
 
     Attributes:
-        mean: Mean over seeds and documents, in the metric's unit.
         low, high: Ends of the 95 % interval, inside the metric's range; `None` if there is a single score.
         seed_error: Standard error from the spread between seeds, which more seeds would lessen; `None` for one seed.
-        document_error: Standard error from the spread between documents; `None` for one document.
-        seeds: Number of seeds.
-        documents: Number of documents.
-        levels: What spread the interval takes into account. With one seed it is `documents`: the interval says how the
-            same trained model would do on other documents, and nothing about another training.
+        levels: What spread the interval takes into account. With one seed it is `documents`: the interval says
+            how the same trained model would do on other documents, and nothing about another training.
     """
 
-    mean: float
+    mean: float  # mean over seeds and documents, in the metric's unit
     low: float | None
     high: float | None
     seed_error: float | None
-    document_error: float | None
+    document_error: float | None  # standard error from the spread between documents; `None` for one document
     seeds: int
     documents: int
     levels: Levels

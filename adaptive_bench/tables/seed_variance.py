@@ -122,25 +122,15 @@ def _inverse_trigamma(value: float) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean scores of K methods on the same D documents with S seeds each, and their variances; see `Crossed`.
+    """Mean scores of K methods on the same D documents with S seeds each, and their variances; see `Crossed`."""
 
-    Attributes:
-        mean: [K], mean score of each method.
-        seeds: Variances between seeds.
-        documents: [K, K], covariances of the means over documents: var_document / D and var_interaction / (S D).
-        chance: [K], var_interaction / (S D).
-        shape: S and D.
-        answers: Number of answers behind a seed's score, D; S if the documents are not known.
-        bounds: Smallest and largest value of a score.
-    """
-
-    mean: Floats
-    seeds: SeedVariances
-    documents: Floats
-    chance: Floats
-    shape: tuple[int, int]
-    answers: int
-    bounds: Bounds
+    mean: Floats  # [K], mean score of each method
+    seeds: SeedVariances  # variances between seeds
+    documents: Floats  # [K, K], covariances of the means over documents: var_document / D and var_interaction / (S D)
+    chance: Floats  # [K], var_interaction / (S D)
+    shape: tuple[int, int]  # S and D
+    answers: int  # number of answers behind a seed's score, D; S if the documents are not known
+    bounds: Bounds  # smallest and largest value of a score
 
     @classmethod
     def of(cls, scores: Floats, bounds: Bounds) -> Spread:

@@ -55,18 +55,15 @@ class Check:
     """One property that every method must have.
 
     Attributes:
-        name: One word.
-        asserts: The property in one sentence.
-        probe: Returns facts, or raises `Violation` or `NotApplicable`.
         needs: Checks without which this one means nothing: if one of them failed, this one does not apply.
         of_training: The check depends only on what is trained, so specs that are trained alike share its result.
-        rounding: The check compares sums taken in different orders. Rounding may then flip a decision at a threshold,
-            so a violation counts only if another text shows it as well.
+        rounding: The check compares sums taken in different orders. Rounding may then flip a decision at a
+            threshold, so a violation counts only if another text shows it as well.
     """
 
-    name: str
-    asserts: str
-    probe: Callable[[Subject], Facts]
+    name: str  # one word
+    asserts: str  # the property in one sentence
+    probe: Callable[[Subject], Facts]  # returns facts, or raises `Violation` or `NotApplicable`
     needs: tuple[str, ...] = ()
     of_training: bool = False
     rounding: bool = False

@@ -22,27 +22,18 @@ class TrialResult:
     """One trial of a study.
 
     Attributes:
-        method: The method that was tuned, without the values.
-        number: The trial's number in the Optuna study.
-        state: `complete`, `fail`, or `refused` for values that are not a trial of their own and do not count.
-        values: Values that were tried; empty for the method's defaults.
-        spec: The method with those of the values that belong to its spec.
-        rates: The values that belong to the recipe of a run, by name.
-        method_rate: Rate of the parameters that the method adds, if it was tuned.
-        value: The objective.
-        reason: Why the trial failed or was refused.
         seconds: Seconds of `training` and `evaluation`, from the records; empty if nothing was measured.
     """
 
-    method: str
-    number: int
-    state: str
-    values: dict[str, str]
-    spec: str
-    rates: dict[str, float]
-    method_rate: float | None
+    method: str  # the method that was tuned, without the values
+    number: int  # the trial's number in the Optuna study
+    state: str  # `complete`, `fail`, or `refused` for values that are not a trial of their own and do not count
+    values: dict[str, str]  # values that were tried; empty for the method's defaults
+    spec: str  # the method with those of the values that belong to its spec
+    rates: dict[str, float]  # the values that belong to the recipe of a run, by name
+    method_rate: float | None  # rate of the parameters that the method adds, if it was tuned
     value: float | None
-    reason: str = ""
+    reason: str = ""  # why the trial failed or was refused
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
