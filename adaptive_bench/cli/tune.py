@@ -28,7 +28,7 @@ Preset = Literal["rates", "steps"]
 PRESET = "tune"
 
 
-@takes_config("tasks", "model", "seeds", "out", preset=PRESET)
+@takes_config("tasks", "model", "data_dir", "seeds", "out", preset=PRESET)
 def tune(
     overrides: Overrides,
     preset: Annotated[
