@@ -81,8 +81,8 @@ def _run(folder: Path) -> dict[str, Any]:
         **_began(folder, [path.name for path in plugins_in(folder)]),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": versions_of(folder),
-        "warnings": list(map(plain, about.get("warnings", ()))),
-        "failures": list(map(plain, about.get("failures", ()))),
+        "warnings": list(map(plain, about.get("warnings") or ())),
+        "failures": list(map(plain, about.get("failures") or ())),
     }
 
 

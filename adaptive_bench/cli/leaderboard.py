@@ -236,9 +236,9 @@ def verify(
 ) -> None:
     """Compute the table of an entry from its measurements and print it.
 
-    To train a method of it again with a fresh seed: `run --config ENTRY/config.yaml --methods METHOD --no-controls
-    --seeds 4,`. If both tables agree, the maintainer who merges the entry writes `status: reproduced` into its
-    about.yaml.
+    To check a method of it, train it again with a seed that the entry does not have: `run --config ENTRY/config.yaml
+    --methods dense,METHOD --no-controls --no-shuffled --seeds 4, --all`. If the scores of each task agree with those of
+    `leaderboard show ENTRY --all`, the maintainer who merges the entry writes `status: reproduced` into its about.yaml.
     """
     registry.load_plugins(plugin)
     known = registry.get("board_commands", "entry")(entry)

@@ -42,21 +42,16 @@ class BackboneSource:
     """Where a backbone comes from.
 
     Attributes:
-        name: The name the user wrote.
-        location: Folder, GGUF file, or hub id.
-        revision: Commit of the hub id; `None` for a folder or a file.
-        fingerprint: Digest of the folder's files or of the GGUF file; for a hub id, the id and its commit.
-        weight_bytes: Size of the weights (of a GGUF file, once they are in fp32); `None` for a hub id, which is not
-            downloaded to learn its size.
-        forms: Quantization types of the weights in a GGUF file; `None` for any other model.
+        weight_bytes: Size of the weights (of a GGUF file, once they are in fp32); `None` for a hub id, which is
+            not downloaded to learn its size.
     """
 
-    name: str
-    location: str
-    revision: str | None
-    fingerprint: str
+    name: str  # the name the user wrote
+    location: str  # folder, GGUF file, or hub id
+    revision: str | None  # commit of the hub id; `None` for a folder or a file
+    fingerprint: str  # digest of the folder's files or of the GGUF file; for a hub id, the id and its commit
     weight_bytes: int | None
-    forms: str | None = None
+    forms: str | None = None  # quantization types of the weights in a GGUF file; `None` for any other model
 
     @property
     def is_local(self) -> bool:

@@ -129,6 +129,8 @@ def read(folder: Path) -> Manifest | None:
     if not path.is_file():
         return None
     about = read_json(path)
+    if not isinstance(about, dict):
+        raise unusable(path, "does not list records")
     check_schema(about, path)
     if about["schema"] != SCHEMA:
         raise unusable(path, "is of an earlier version, whose records are not read any more")

@@ -153,7 +153,14 @@ def tables_below(folder: Path) -> list[Path]:
 def newest(folder: Path) -> Path:
     """Return the table of the run below an output folder that ended last."""
     check_output(folder)
-    return max(tables(folder), key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
+    try:
+        found = tables(folder)
+    except UsageError as error:  # no run was named, so the command is not wrong
+        raise EnvironmentProblem(
+            f"There is no run in {str(folder)!r} yet. Give `adaptive-bench run` first, or name the output folder of "
+            f"other runs with --out."
+        ) from error
+    return max(found, key=lambda table: table.stat().st_mtime if table.is_file() else 0.0)
 
 
 def _with_file(above: Path, *names: str) -> list[Path]:
@@ -188,7 +195,8 @@ def check_run(folder: Path) -> None:
         quoted = shlex.quote(str(folder))
         raise UsageError(
             f"A run has its records beside it, but {str(folder)!r} is an entry of a board. `adaptive-bench leaderboard "
-            f"verify {quoted}` prints its table."
+            f"verify {quoted}` prints its table, and `adaptive-bench run --config {quoted}/config.yaml` is the run "
+            f"again."
         )
     if not is_run(folder):
         raise UsageError(

@@ -216,7 +216,7 @@ class Subject:
         return model
 
     def backbone(self, make: Callable[[str], PreTrainedModel] = tiny_backbone) -> PreTrainedModel:
-        """A new model of the family without a method; see `backbones`."""
+        """A new model of the family without a method."""
         model: torch.nn.Module = make(self.family)
         return cast(PreTrainedModel, model.to(self.device))
 

@@ -148,7 +148,10 @@ def described(name: str) -> Described:
     file = registry.file_of("methods", name) if name in registry.names("methods") else None
     if file is None:
         return Described()
-    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    try:
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    except (OSError, ValueError, SyntaxError, RecursionError):  # the page works without a description
+        text = ""
     return _of_docstring(text, file.name, not registry.is_foreign("methods", name))
 
 

@@ -48,7 +48,7 @@ ARGUMENTS = [
     ("run --data-dir absent", ENVIRONMENT, "data folder must exist"),
     ("show nowhere", USAGE, "no such run"),
     ("status --out nowhere", ENVIRONMENT, "'nowhere' does not exist"),
-    ("leaderboard", USAGE, "adaptive-bench run"),
+    ("leaderboard", ENVIRONMENT, "adaptive-bench run"),
 ]
 # Files given with --config; the file is `mine.yaml`.
 _GOOD = "methods: [dense]\ntasks: [nano_qa_ll]\n"

@@ -231,7 +231,9 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--home", type=Path, help="Where everything is kept; by default a folder that is deleted.")
     given = parser.parse_args()
-    os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    if any(os.environ.get(name) != value for name, value in quiet.items()):  # read by libraries that are loaded already
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | quiet)
     with tempfile.TemporaryDirectory() as temporary:
         home = (given.home or Path(temporary)).resolve()
         torch.set_num_threads(1)
