@@ -63,27 +63,24 @@ class About(BaseModel):
     """`about.yaml`.
 
     Attributes:
-        licence: SPDX name of the entry's licence.
         paper, code, plugin: Links to the paper, the code of the study, the source of the plugin.
         package: Name and version of the package that has the plugin.
         status: `reproduced` once a maintainer has trained a cell again with a fresh seed.
-        submitted: Time of submission, in UTC.
-        versions: Versions of software and device, each combination once.
         plugins: Names of the plugin files that the run was made with.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     authors: Annotated[list[_Line], Field(min_length=1, max_length=50)]
-    licence: Annotated[_Line, AfterValidator(canonicalize_license_expression)]
+    licence: Annotated[_Line, AfterValidator(canonicalize_license_expression)]  # SPDX name of the entry's licence
     affiliation: _Line | None = None
     paper: _Link | None = None
     code: _Link | None = None
     plugin: _Link | None = None
     package: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._\-]*==[A-Za-z0-9.!+_\-]+$")] | None = None
     status: Literal["self-reported", "reproduced"] = "self-reported"
-    submitted: _Line | None = None
-    versions: list[dict[str, _Line]] = []
+    submitted: _Line | None = None  # time of submission, in UTC
+    versions: list[dict[str, _Line]] = []  # versions of software and device, each combination once
     plugins: list[Annotated[str, Field(pattern=r"^\w[\w.\-]{0,99}\.py$")]] = []
 
     @classmethod

@@ -93,12 +93,8 @@ class DialEvaluation:
     """One method spec and seed on one task, over the range of the dial.
 
     Attributes:
-        metric: The headline metric, by which points are judged.
-        levels: Savings to match at: those of the training.
-        training: The training that is evaluated.
-        content: Everything the points depend on; its hash is the key. Levels and axis are not part of it, because they
-            only decide which points are measured.
-        folder: Folder of the evaluation's record, inside the folder of the training.
+        content: Everything the points depend on; its hash is the key. Levels and axis are not part of it,
+            because they only decide which points are measured.
         curves: Saved time of the spec by setting, if it was timed.
         split: Documents that are asked: test documents, or validation documents that choices are made on.
         variant: `shuffled` if tokens get the decisions of other tokens (`model.interventions`), else empty.
@@ -107,12 +103,12 @@ class DialEvaluation:
 
     spec: MethodSpec
     task: str
-    metric: str
-    levels: tuple[float, ...]
-    training: TrainingRun
+    metric: str  # the headline metric, by which points are judged
+    levels: tuple[float, ...]  # savings to match at: those of the training
+    training: TrainingRun  # the training that is evaluated
     config: RunConfig
     content: dict[str, Any]
-    folder: Path
+    folder: Path  # folder of the evaluation's record, inside the folder of the training
     curves: Mapping[str, TimeCurve] = field(default_factory=dict)
     split: DocumentSplit = "test"
     variant: Variant = ""

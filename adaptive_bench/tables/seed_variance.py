@@ -37,16 +37,13 @@ class SeedVariances:
     """Variances between the seeds of K methods.
 
     Attributes:
-        variance: [K], variance of a seed's score.
         chance: [K], the part of the variance that comes from the interaction with D documents, var_interaction / D.
-        slope: [K], squared movement of the score when its logit moves by 1; 1 for a metric without bounds.
-        seeds: [K], number of seeds behind a variance.
     """
 
-    variance: Floats
+    variance: Floats  # [K], variance of a seed's score
     chance: Floats
-    slope: Floats
-    seeds: NDArray[np.int_]
+    slope: Floats  # [K], squared movement of the score when its logit moves by 1; 1 for a metric without bounds
+    seeds: NDArray[np.int_]  # [K], number of seeds behind a variance
 
     @classmethod
     def joined(cls, some: Sequence[SeedVariances]) -> SeedVariances:
