@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import manifest
@@ -78,7 +79,7 @@ def versions_of(folder: Path) -> list[dict[str, str]]:
 def _run(folder: Path) -> dict[str, Any]:
     about = ending_of(folder)
     return {
-        **_began(folder, [path.name for path in plugins_in(folder)]),
+        **_began(folder, [path.name for path in plugins_in(folder)], about.get("model")),
         "facts": _facts(about, ("state", "model", "match_on", "match_phase", "finished")),
         "environments": versions_of(folder),
         "warnings": list(map(plain, about.get("warnings") or ())),
@@ -91,7 +92,7 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
         key: "; ".join(value) if isinstance(value, list) else value for key, value in entry.about.shown().items()
     }
     return {
-        **_began(entry.folder, entry.about.plugins),
+        **_began(entry.folder, entry.about.plugins, entry.config.get("model")),
         "facts": {
             **_facts(entry.config, ("model", "match_on", "match_phase")),
             **_facts({"submitted": entry.about.submitted, **made_by, "status": entry.about.status}),
@@ -104,10 +105,12 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _began(folder: Path, plugins: Sequence[str]) -> dict[str, Any]:
-    """A run's name, command and configuration; plugin files are named without their folders."""
+def _began(folder: Path, plugins: Sequence[str], model: Any) -> dict[str, Any]:
+    """A run's name, command and configuration; folders of plugins and models are left out of it."""
     name, config = plain(folder.name, 100), folder / "config.yaml"
     options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
+    if model not in registry.names("models") and "/" not in str(model):  # neither one of ours nor a hub id
+        options.append("--model FOLDER")
     return {
         "name": name,
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *options]),

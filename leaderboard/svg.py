@@ -83,14 +83,14 @@ def chart(found: Sequence[Standing]) -> str:
 
     axis = escape(AXES.get(found[0].axis, found[0].axis))
     parts = [
-        f"<title>Score against {axis}</title>",
+        f"<title>Score against % {axis}</title>",
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#888"/>',
-        f'<text x="{(_LEFT + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="currentColor">measured saving, '
-        f"% {axis}</text>",
+        f'<text x="{(_LEFT + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="currentColor">% {axis}</text>',
         f'<text x="4" y="{_TOP - 5}" fill="currentColor">score</text>',
     ]
     parts += [
-        f'<text x="{_LEFT - 6}" y="{up(at) + 4:.1f}" text-anchor="end" fill="currentColor">{100 * at:.0f}</text>'
+        f'<text x="{_LEFT - 6}" y="{up(at) + 4:.1f}" text-anchor="end" fill="currentColor">'
+        f"{'≤ ' * (at == low and any(_score(line) < low for line in lines))}{100 * at:.0f}</text>"
         for at in up_ticks
     ]
     parts += [

@@ -8,7 +8,7 @@ options, but without them an answer letter means nothing.)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,12 @@ def document(question: str, answer: str, letters: str, reasoning: str = "") -> d
     return {"question": question, "answer": answer, "letters": letters, "target": target(reasoning, answer)}
 
 
-def examples(request: ExampleRequest, rows: Iterable[dict[str, Any]], key: str) -> list[Example]:
-    """Training examples drawn from documents with `question` and `target`; the field `key` identifies a row."""
-    drawn = draw(rows, lambda row: str(row[key]), request)
-    return [Example(PROMPT.format(question=row["question"]), f" {row['target']}") for row in drawn]
+def examples(request: ExampleRequest, rows: Iterable[Any], key: str, form: Callable[..., Any] = dict) -> list[Example]:
+    """Training examples drawn from rows: the field `key` identifies a row, and `form` makes of it a document with
+    `question` and `target`.
+    """
+    drawn = map(form, draw(rows, lambda row: str(row[key]), request))
+    return [Example(PROMPT.format(question=one["question"]), f" {one['target']}") for one in drawn]
 
 
 def validation(rows: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ from ..boards import Board, Group, groups_of, read_board
 from ..entry import REPRODUCED
 from ..list_text import COLUMNS, by_task, first_lines, level_text, long, notes_of, sentences, short
 from ..markdown import written
-from ..paper import beside, paper_tables
 from ..provenance import headroom, measured_earlier, runs_of
 from ..publish import BOARD
 from ..standing import Standing, preferred, standings
@@ -133,12 +132,6 @@ def files_of(board: Board, links: Links | None = None) -> dict[str, str]:
         problems=board.problems,
         failures=[text for part in parts for run in part.runs for text in run["failures"]],
         links=links,
-        paper=[
-            one
-            for table in paper_tables()
-            for one in beside(board, table["table"])
-            if any(row["label"] for row in one["rows"])
-        ],
         rows_folder=ROWS,
         version=version("adaptive-bench"),
     )
@@ -172,8 +165,9 @@ def _shown(part: Part) -> dict[str, Any]:
         "featured": group.featured,
         "meta": _meta(part),
         "levels": levels,
-        # By level, for lines that go from left to right: `standings` begins with the one that is shown first.
-        "chart": Markup(chart(sorted(part.standings, key=lambda one: one.level))),
+        # By level, for lines that go from left to right: `standings` begins with the one that is shown first. At a
+        # single level there is no line to draw.
+        "chart": Markup(chart(sorted(part.standings, key=lambda one: one.level))) if len(levels) > 1 else "",
         "runs": part.runs,
         "earlier": measured_earlier(group.board.folders),
         "headroom": [text for _, text in headroom(group.board.folders, {row.task for row in group.board.rows})],

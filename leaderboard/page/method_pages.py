@@ -107,8 +107,13 @@ def method_pages(board: Board, parts: Sequence[Any], links: Links) -> dict[str, 
 def template_of(text: str) -> Template:
     """The template of a page, in which every value is escaped."""
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters["coded"] = _coded
+    environment.filters |= {"coded": _coded, "breakable": _breakable}
     return environment.from_string(text)
+
+
+def _breakable(text: str) -> Markup:
+    """The text as HTML, in which a long name of a method may be broken between its parameters."""
+    return Markup(re.sub(r"(?<=[\[,=])(?=\w)", "<wbr>", str(escape(text))))
 
 
 def _coded(text: str) -> Markup:
@@ -265,7 +270,9 @@ def _answers(measured: Sequence[_Measured]) -> Iterator[dict[str, Any]]:
             }
             for first in next(iter(near.values())).texts[:_DOCUMENTS]
         ]
-        if any(one["text"].strip() for document in documents for one in document["written"]):
+        # What a log-likelihood task has as its answer is a number.
+        writes = all("decode" in point.flops for point in near.values())
+        if writes and any(one["text"].strip() for document in documents for one in document["written"]):
             yield {"where": where, "task": task, "spec": spec, "documents": documents}
 
 

@@ -7,7 +7,7 @@ id; some are weak. `csqa_nemotron` is the same task, trained on the traces of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
     return harness_splits(
         {
             "test": map(_document, test),
-            "shown": _explained(train, explanations),
+            "shown": map(_explained(train, explanations), train),
             "validation": map(_document, validation(train, "id")),
         },
         QUESTIONS,
@@ -78,7 +78,7 @@ def direct_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
 def reasoned(request: ExampleRequest) -> list[Example]:
     """Examples of a question with its explanation and letter."""
     rows, explanations = read_several([(QUESTIONS, "train"), (EXPLANATIONS, "train")], request.data_dir)
-    return examples(request, _explained(rows, explanations), "id")
+    return examples(request, rows, "id", _explained(rows, explanations))
 
 
 def traced(request: ExampleRequest) -> list[Example]:
@@ -94,14 +94,15 @@ def direct(request: ExampleRequest) -> list[Example]:
     return [Example(DIRECT_PROMPT.format(question=row["question"]), f" {row['answer']}") for row in rows]
 
 
-def _explained(rows: Sequence[Row], found: Sequence[Row]) -> list[dict[str, Any]]:
+def _explained(rows: Sequence[Row], found: Sequence[Row]) -> Callable[[Row], dict[str, Any]]:
+    """The function that gives the document of a row, with its explanation."""
     explanations = {row["id"]: row["abstractive_explanation"] for row in found}
     if missing := [row["id"] for row in rows if row["id"] not in explanations]:
         raise EnvironmentProblem(
             f"Every question of {QUESTIONS} needs an explanation of the same id in {EXPLANATIONS}, but "
             f"{len(missing)} have none (first: {missing[0]}). Use matching versions of the two."
         )
-    return [_document(row, " ".join(explanations[row["id"]].split())) for row in rows]
+    return lambda row: _document(row, " ".join(explanations[row["id"]].split()))
 
 
 def _answered(row: Row) -> Row:

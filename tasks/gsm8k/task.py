@@ -45,7 +45,7 @@ def harness_docs(data_dir: str | None = None, **_: Any) -> DatasetDict:
 
 def training(request: ExampleRequest) -> list[Example]:
     """Examples of a question and its worked solution; the answer is a number."""
-    return examples(request, map(document, read_rows(SOURCE, "train", request.data_dir)), "question")
+    return examples(request, read_rows(SOURCE, "train", request.data_dir), "question", document)
 
 
 def traced(request: ExampleRequest) -> list[Example]:

@@ -11,6 +11,7 @@ from adaptive_bench.store.keys import TABLES
 from adaptive_bench.store.runs import write_run
 from adaptive_bench.tables.comparability import QUICK_NOTE
 
+ENTRY = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
 ROW = {"method": "mod", "semantics": "bench", "task": "gsm8k", "metric": "exact_match,strict-match", "axis": "net"}
 ROW |= {"level": 0.1, "saved": 0.1, "score": 0.9, "low": None, "high": None, "seeds": 1, "status": "ok"}
 ROW |= {"saved_tokens": 0.2, "saved_core": 0.15, "saved_net": 0.1}
@@ -41,8 +42,7 @@ def test_the_terminal_is_the_default_and_fits_it(board):
     assert ["1", "mod", "90", "–", "20", "%", "–"] in lines and "2 other levels: --all." in text
     everything = board("--all").stdout
     assert [line.split(" %")[0] for line in everything.splitlines() if ": gsm8k" in line] == ["5", "10", "15"]
-    assert "chooses" in everything and "chooses" not in text
-    assert "mod " in board("--format markdown").stdout
+    assert "chooses" in everything and "chooses" not in text and "mod " in board("--format markdown").stdout
     assert board("show runs").stdout == board("runs").stdout == text
 
 
@@ -109,11 +109,16 @@ def test_models_have_lists_of_their_own(board, tmp_path):
     assert [line[3:].partition(":")[0] for line in markdown.splitlines() if line.startswith("## ")] == ["tiny", "nano"]
 
 
+def test_the_page_of_a_method_has_what_it_wrote_if_the_task_writes(board, tmp_path):
+    assert board(f"build {ENTRY} -o entry").exit_code == 0
+    page = (tmp_path / "entry" / "methods" / "gateskip.html").read_text()
+    assert " on nano_qa, nano</summary>" in page and " on nano_text, nano</summary>" not in page
+
+
 def test_build_writes_a_page_and_names_what_is_left_out(board, tmp_path):
     board.write("runs", ROW, ROW | {"method": "<b>"})
     result = board("build runs -o board")
-    assert result.exit_code == 0 and "board/index.html" in result.stdout
-    assert "Row 1 of runs/table.json is left out" in result.stderr
+    assert "board/index.html" in result.stdout and "Row 1 of runs/table.json is left out" in result.stderr
     assert "makes no network requests" in (tmp_path / "board" / "index.html").read_text()
     assert board("build runs -o board").exit_code == 0
     (tmp_path / "site").mkdir()
@@ -127,11 +132,10 @@ def test_a_table_of_the_paper_alone_and_beside_a_run(board):
     assert "paper_ablations" in board("paper").stdout.replace("\n", "")
     alone = board("paper 12").stdout
     assert "0.57" in alone and "not measured here" in alone and "here: " not in alone
-    entry = Path(__file__).parents[2] / "leaderboard" / "entries" / "nano"
-    beside = board(f"paper 1 {entry}").stdout
+    beside = board(f"paper 1 {ENTRY}").stdout
     assert "3.96 ± 1.67" in beside and "by saved tokens: nano" in beside
-    assert "| here: `layerskip`" in board(f"paper 1 {entry} --format markdown").stdout
-    plain = json.loads(board(f"paper 1 {entry} --format json").stdout)
+    assert "| here: `layerskip`" in board(f"paper 1 {ENTRY} --format markdown").stdout
+    plain = json.loads(board(f"paper 1 {ENTRY} --format json").stdout)
     assert "layerskip" in [one["label"] for one in plain[0]["rows"]]
     wrong = board("paper 77")
     assert wrong.exit_code == 2 and "got 77" in wrong.stderr

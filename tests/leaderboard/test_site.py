@@ -248,7 +248,6 @@ def test_the_chart_has_every_curve_and_its_texts_stay_texts():
     assert [len(line) for line in lines] == [3, 3, 3]
     for line, scores in zip(lines, ((0.9, 0.6, 0.2), (0.8, 0.6, -0.3), (0.7, 0.6, 0.5)), strict=True):
         assert [y for _, y in line] == pytest.approx([16 + 260 * (1 - one) / 1.5 for one in scores], abs=0.06)
-    for line in lines:
         assert [x for x, _ in line] == sorted(x for x, _ in line)
     ticks = [name for name in names if re.fullmatch(r"-?\d+", name)]
     assert sorted(ticks, key=int) == ["-50", "-25", "0", "0", "5", "10", "15", "20", "25", "25", "50", "75", "100"]
