@@ -30,13 +30,13 @@ copied from the layer below, and training is that of `bench`.
 `compensate=scale` is ours: it does for gated branches what `static_depth[compensate=scale]` does for layers.
 
 Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops the
-share that the thresholds will drop: exactly floor(q n) of a batch's n prompt tokens, and the same share of its answer
-tokens, ties broken by position. Under all three rules, the budget stays at its final value from 70 % of the training on
-(released code: a plateau too); the gate reads the pre-normed input and its gradient stops there, as in the released
-code (`input`, `detach`). Real tokens are those of the attention mask (released code: all but the ids of padding and
-end), and padding runs no branch. Where every token executes (`eligible`), a branch has no gate. On Gemma 2, which
-normalises a branch's output, the gate multiplies the normalised output; the released code gates before that norm, which
-cancels a scalar gate.
+share that the thresholds will drop: exactly floor(q n) of the n prompt tokens of a micro-batch, and the same share of
+its answer tokens, ties broken by position (the paper trains on one sequence a step). Under all three rules, the budget
+stays at its final value from 70 % of the training on (released code: a plateau too); the gate reads the pre-normed
+input and its gradient stops there, as in the released code (`input`, `detach`). Real tokens are those of the attention
+mask (released code: all but the ids of padding and end), and padding runs no branch. Where every token executes
+(`eligible`), a branch has no gate. On Gemma 2, which normalises a branch's output, the gate multiplies the normalised
+output; the released code gates before that norm, which cancels a scalar gate.
 
 Penalty and lambda belong together: the default pair is the released code's, the mean of g^2 with lambda 1; the paper's
 is an L1 penalty with lambda 0.1 (`loss=l1`).

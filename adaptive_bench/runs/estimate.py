@@ -91,7 +91,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
     work = Workload(config, facts.empty, facts.source.load_tokenizer())
     traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
     time_of = _forecast(work, traits)
-    before_s = time_of(config)
+    small_s = before_s = time_of(config)
     changes: dict[str, Any] = {}
     if before_s <= limit.seconds:
         return {"changed": changes, "text": ""}
@@ -100,11 +100,11 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
     # First shorter answers, if that saves time.
     if limit.answer_tokens and not measured.get("max_new_tokens"):
         shorter = _changed(config, {"evaluation": {"max_new_tokens": limit.answer_tokens}})
-        if (time_of_shorter := _forecast(work.asking(shorter), traits))(shorter) < before_s:
-            small, time_of = shorter, time_of_shorter
+        if (shorter_s := (time_of_shorter := _forecast(work.asking(shorter), traits))(shorter)) < before_s:
+            small, small_s, time_of = shorter, shorter_s, time_of_shorter
             changes["evaluation"] = {"max_new_tokens": limit.answer_tokens}
     # Then training and evaluation by the same share.
-    share = min(1.0, limit.seconds / time_of(small))
+    share = min(1.0, limit.seconds / small_s)
     if not {"batch_size", "steps"} <= train.keys():
         changes["train"] = _fewer(config, train, share, limit)
     for name in ("limit", "calibration_examples"):
@@ -113,7 +113,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
             changes["evaluation"] = changes.get("evaluation", {}) | {name: fewer}
     small = _changed(config, changes)
     # Last, if the least numbers still take too long, drop tasks and then methods, from the end of their lists.
-    while limit.drops and time_of(small) > limit.seconds:
+    while (small_s := time_of(small)) > limit.seconds and limit.drops:
         if "tasks" not in given and len(small.tasks) > _LEAST_TASKS:
             changes["tasks"] = small.tasks[:-1]
         elif "methods" not in given and len(small.methods) > _LEAST_METHODS:
@@ -121,7 +121,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
         else:
             break
         small = _changed(config, changes)
-    return {"changed": changes, "text": _summary(config, small, before_s, time_of(small))}
+    return {"changed": changes, "text": _summary(config, small, before_s, small_s)}
 
 
 def _changed(config: RunConfig, changes: Mapping[str, Any]) -> RunConfig:

@@ -259,7 +259,7 @@ def measure_rate(
     prices, model = Prices(empty), with_values(empty, device)
     length = min(length, prices.context)
     flops = rows * prices.forward(length, length) * (3 if backward else 1)  # a backward pass costs two forward
-    return flops / seconds(model, (rows, length), bf16=bf16, backward=backward)
+    return flops / seconds(model, (rows, length), 0.1, bf16=bf16, backward=backward)
 
 
 _UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)

@@ -33,7 +33,7 @@ from adaptive_bench.store.keys import examples_fingerprint, key_of
 from adaptive_bench.task import Example
 from adaptive_bench.training.encoding import calibration_batches, encode_examples, padding_id
 
-_TIMED_S = 0.4  # least time that passes of one model in one precision are measured
+_TIMED_S = 0.4  # least time that passes in one precision are measured for
 # Sequences, tokens of each, layers and vocabulary of what is timed, at most. One sequence tells little: where bf16
 # trains the whole model twice as fast, measurements with one were from 1.1 to 1.6, and 1.9 to 2.9 with four.
 _TIMED_SEQUENCES, _TIMED_TOKENS, _TIMED_LAYERS, _TIMED_WORDS = 4, 256, 1, 2048
@@ -91,9 +91,9 @@ def with_values(model: PreTrainedModel, device: torch.device) -> PreTrainedModel
     return model
 
 
-def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backward: bool = False) -> float:
-    """Median time of passes over tokens of this shape [B, S]: with products of matrices in bf16, though weights stay in
-    fp32, and with a backward pass, as in training.
+def seconds(model: PreTrainedModel, shape: tuple[int, int], least_s: float, *, bf16: bool, backward: bool) -> float:
+    """Median time of passes over tokens of this shape [B, S], measured for `least_s` seconds: with products of matrices
+    in bf16, though weights stay in fp32, and with a backward pass, as in training.
     """
     device = next(model.parameters()).device
     ids = torch.ones(shape, dtype=torch.long, device=device)
@@ -105,7 +105,7 @@ def seconds(model: PreTrainedModel, shape: tuple[int, int], *, bf16: bool, backw
             logits.float().mean().backward()
 
     timer = Timer("once()", globals={"once": once}, num_threads=torch.get_num_threads())
-    return float(timer.blocked_autorange(min_run_time=_TIMED_S).median)
+    return float(timer.blocked_autorange(min_run_time=least_s).median)
 
 
 class Chosen(NamedTuple):
@@ -146,8 +146,8 @@ def _measured_precision(source: BackboneSource, device: torch.device) -> Chosen:
     if _emulates_bf16(device):
         return Chosen("fp32", 0.0)  # some thirty times as slow on a CPU: not worth the seconds that measuring takes
     model = with_values(few_layers(empty_model(source).config, _TIMED_LAYERS, _TIMED_WORDS), device)
-    length = min(_TIMED_TOKENS, model.config.max_position_embeddings)
-    fp32, bf16 = (seconds(model, (_TIMED_SEQUENCES, length), bf16=each, backward=True) for each in (False, True))
+    passes = _TIMED_SEQUENCES, min(_TIMED_TOKENS, model.config.max_position_embeddings)
+    fp32, bf16 = (seconds(model, passes, _TIMED_S, bf16=each, backward=True) for each in (False, True))
     return Chosen("bf16" if fp32 / bf16 >= _WORTH else "fp32", fp32 / bf16)
 
 

@@ -28,7 +28,7 @@ def takes(monkeypatch):
     taken = {False: 3.0, True: 1.0}
     monkeypatch.setattr(measured_settings, "_known", {})
     monkeypatch.setattr(measured_settings, "_emulates_bf16", lambda device: False)
-    monkeypatch.setattr(measured_settings, "seconds", lambda model, shape, *, bf16, backward: taken[bf16])
+    monkeypatch.setattr(measured_settings, "seconds", lambda model, shape, least_s, *, bf16, backward: taken[bf16])
     return taken
 
 
