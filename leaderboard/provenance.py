@@ -106,11 +106,12 @@ def _of_entry(entry: Entry) -> dict[str, Any]:
 
 
 def _began(folder: Path, plugins: Sequence[str], model: Any) -> dict[str, Any]:
-    """A run's name, command and configuration; folders of plugins and models are left out of it."""
+    """A run's name, command and configuration; the command has no folders of plugins and models."""
     name, config = plain(folder.name, 100), folder / "config.yaml"
     options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
-    if model not in registry.names("models") and "/" not in str(model):  # neither one of ours nor a hub id
-        options.append("--model FOLDER")
+    # Neither a hub id nor registered, by us or by a plugin: the name of a folder or file.
+    if model and not plugins and "/" not in str(model) and model not in registry.names("models"):
+        options.append("--model MODEL")
     return {
         "name": name,
         "command": " ".join([f"adaptive-bench run --config {name}/config.yaml", *options]),

@@ -83,7 +83,7 @@ def chart(found: Sequence[Standing]) -> str:
 
     axis = escape(AXES.get(found[0].axis, found[0].axis))
     parts = [
-        f"<title>Score against % {axis}</title>",
+        f"<title>Score at different savings (% {axis})</title>",
         f'<path d="M{_LEFT} {_TOP}V{bottom}H{right}" fill="none" stroke="#888"/>',
         f'<text x="{(_LEFT + right) / 2}" y="{bottom + 34}" text-anchor="middle" fill="currentColor">% {axis}</text>',
         f'<text x="4" y="{_TOP - 5}" fill="currentColor">score</text>',

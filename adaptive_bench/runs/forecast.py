@@ -57,7 +57,8 @@ _FLOPS_PER_MAC = 2
 _LOOKED_AT = 32  # documents, and training examples, sampled from each task
 _LONGEST_DRY = 256  # most tokens of a dry step; FLOPs of longer sequences are scaled in proportion
 _training_flops: dict[tuple[Any, ...], float] = {}  # kept, as a run is forecast repeatedly
-_TOKENS, _LAYERS, _WORDS = 256, 4, 8192  # at most, of the text and of the model that rates are measured with
+# At most, of the text and of the model that rates are measured with, and for how long: a forecast is rough.
+_TOKENS, _LAYERS, _WORDS, _TIMED_S = 256, 4, 8192, 0.1
 # Without records and rates: what the nano model takes on a CPU core.
 _ROUGH_SEQUENCE_S, _ROUGH_DOCUMENT_S, _ROUGH_DOCUMENTS = 0.01, 0.01, 1000
 _CALIBRATIONS = 2  # for each measured point, because some dial values are only probed on held-out text
@@ -259,7 +260,7 @@ def measure_rate(
     prices, model = Prices(empty), with_values(empty, device)
     length = min(length, prices.context)
     flops = rows * prices.forward(length, length) * (3 if backward else 1)  # a backward pass costs two forward
-    return flops / seconds(model, (rows, length), 0.1, bf16=bf16, backward=backward)
+    return flops / seconds(model, (rows, length), _TIMED_S, bf16=bf16, backward=backward)
 
 
 _UNREADABLE = (ArithmeticError, AttributeError, EnvironmentProblem, LookupError, OSError, TypeError, ValueError)

@@ -113,7 +113,7 @@ def template_of(text: str) -> Template:
 
 def _breakable(text: str) -> Markup:
     """The text as HTML, in which a long name of a method may be broken between its parameters."""
-    return Markup(re.sub(r"(?<=[\[,=])(?=\w)", "<wbr>", str(escape(text))))
+    return Markup(re.sub(r"(?<=[\[,=])(?=[a-z])", "<wbr>", str(escape(text))))
 
 
 def _coded(text: str) -> Markup:
@@ -271,7 +271,7 @@ def _answers(measured: Sequence[_Measured]) -> Iterator[dict[str, Any]]:
             for first in next(iter(near.values())).texts[:_DOCUMENTS]
         ]
         # What a log-likelihood task has as its answer is a number.
-        writes = all("decode" in point.flops for point in near.values())
+        writes = any("decode" in point.flops for point in near.values())
         if writes and any(one["text"].strip() for document in documents for one in document["written"]):
             yield {"where": where, "task": task, "spec": spec, "documents": documents}
 
