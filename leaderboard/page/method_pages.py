@@ -113,7 +113,7 @@ def template_of(text: str) -> Template:
 
 def _breakable(text: str) -> Markup:
     """The text as HTML, in which a long name of a method may be broken between its parameters."""
-    return Markup(re.sub(r"(?<=[\[,=])(?=[a-z])", "<wbr>", str(escape(text))))
+    return Markup(re.sub(r"(?<=[\[,])(?=[a-z])", "<wbr>", str(escape(text))))
 
 
 def _coded(text: str) -> Markup:
