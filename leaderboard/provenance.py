@@ -9,6 +9,7 @@ from typing import Any
 
 from adaptive_bench import registry
 from adaptive_bench.errors import EnvironmentProblem
+from adaptive_bench.hub import is_hub_id
 from adaptive_bench.spec import method_name
 from adaptive_bench.store import manifest
 from adaptive_bench.store.keys import code_of
@@ -110,7 +111,7 @@ def _began(folder: Path, plugins: Sequence[str], model: Any) -> dict[str, Any]:
     name, config = plain(folder.name, 100), folder / "config.yaml"
     options = [f"--plugin {plain(Path(text).name, 100)}" for text in plugins]
     # Neither a hub id nor registered, by us or by a plugin: the name of a folder or file.
-    if model and not plugins and "/" not in str(model) and model not in registry.names("models"):
+    if model and not plugins and not is_hub_id(str(model)) and model not in registry.names("models"):
         options.append("--model MODEL")
     return {
         "name": name,

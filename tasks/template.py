@@ -26,6 +26,7 @@ METRICS = (
     "unparsable,flexible-extract",
 )
 _HERE = Path(__file__).parent
+_Form = Callable[[dict[str, Any]], dict[str, Any]]
 SHARED_FILES = (_HERE / "answers.py", _HERE / "letter_answers.yaml", _HERE / "template.py")
 TRACES_FIELD = "reasoning_nemotron_70B"
 _TAGS = re.compile(r"</?reasoning>")
@@ -55,7 +56,7 @@ def document(question: str, answer: str, letters: str, reasoning: str = "") -> d
     return {"question": question, "answer": answer, "letters": letters, "target": target(reasoning, answer)}
 
 
-def examples(request: ExampleRequest, rows: Iterable[Any], key: str, form: Callable[..., Any] = dict) -> list[Example]:
+def examples(request: ExampleRequest, rows: Iterable[dict[str, Any]], key: str, form: _Form = dict) -> list[Example]:
     """Training examples drawn from rows: the field `key` identifies a row, and `form` makes of it a document with
     `question` and `target`.
     """

@@ -8,7 +8,7 @@ run again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +74,11 @@ def fitted(
     return (_changed(config, said["changed"]), str(said["text"])) if said["text"] else (config, "")
 
 
-def _forecast(work: Workload, traits: Mapping[str, Trait]) -> Callable[[RunConfig], float]:
-    """A function that gives the seconds of a smaller form of a run on this machine, if nothing is on disk."""
-
-    def taken_s(smaller: RunConfig) -> float:
-        # A folder without records: what is chosen must not depend on what happens to be done already.
-        anew = smaller.model_copy(update={"out": smaller.out / FOLDER / "nothing"})
-        return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
-
-    return taken_s
+def _taken_s(config: RunConfig, work: Workload, traits: Mapping[str, Trait]) -> float:
+    """Seconds that a form of a run takes on this machine, if nothing is on disk."""
+    # A folder without records: what is chosen must not depend on what happens to be done already.
+    anew = config.model_copy(update={"out": config.out / FOLDER / "nothing"})
+    return Estimator(anew.out, work, traits).total(plan(anew, measures=False))
 
 
 def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[str, Any]:
@@ -90,18 +86,18 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
     facts = model_facts(config.model)
     work = Workload(config, facts.empty, facts.source.load_tokenizer())
     traits = {text: examine(MethodSpec.parse(text), facts) or Trait() for text in config.methods}
-    time_of = _forecast(work, traits)
-    small_s = before_s = time_of(config)
+    before_s = _taken_s(config, work, traits)
     changes: dict[str, Any] = {}
     if before_s <= limit.seconds:
         return {"changed": changes, "text": ""}
     train, measured = dict(given.get("train", {})), dict(given.get("evaluation", {}))
-    small = config
+    small, small_s = config, before_s
     # First shorter answers, if that saves time.
     if limit.answer_tokens and not measured.get("max_new_tokens"):
         shorter = _changed(config, {"evaluation": {"max_new_tokens": limit.answer_tokens}})
-        if (shorter_s := (time_of_shorter := _forecast(work.asking(shorter), traits))(shorter)) < before_s:
-            small, small_s, time_of = shorter, shorter_s, time_of_shorter
+        asking = work.asking(shorter)
+        if (shorter_s := _taken_s(shorter, asking, traits)) < before_s:
+            small, small_s, work = shorter, shorter_s, asking
             changes["evaluation"] = {"max_new_tokens": limit.answer_tokens}
     # Then training and evaluation by the same share.
     share = min(1.0, limit.seconds / small_s)
@@ -113,7 +109,7 @@ def _chosen(config: RunConfig, given: Mapping[str, Any], limit: Limit) -> dict[s
             changes["evaluation"] = changes.get("evaluation", {}) | {name: fewer}
     small = _changed(config, changes)
     # Last, if the least numbers still take too long, drop tasks and then methods, from the end of their lists.
-    while (small_s := time_of(small)) > limit.seconds and limit.drops:
+    while (small_s := _taken_s(small, work, traits)) > limit.seconds and limit.drops:
         if "tasks" not in given and len(small.tasks) > _LEAST_TASKS:
             changes["tasks"] = small.tasks[:-1]
         elif "methods" not in given and len(small.methods) > _LEAST_METHODS:

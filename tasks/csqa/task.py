@@ -89,8 +89,7 @@ def traced(request: ExampleRequest) -> list[Example]:
 
 def direct(request: ExampleRequest) -> list[Example]:
     """Examples of a question followed directly by its letter, in the same template without reasoning."""
-    drawn = draw(read_rows(QUESTIONS, "train", request.data_dir), lambda row: str(row["id"]), request)
-    rows = map(_document, drawn)
+    rows = map(_document, draw(read_rows(QUESTIONS, "train", request.data_dir), lambda row: str(row["id"]), request))
     return [Example(DIRECT_PROMPT.format(question=row["question"]), f" {row['answer']}") for row in rows]
 
 

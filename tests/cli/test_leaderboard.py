@@ -118,7 +118,8 @@ def test_the_page_of_a_method_has_what_it_wrote_if_the_task_writes(board, tmp_pa
 def test_build_writes_a_page_and_names_what_is_left_out(board, tmp_path):
     board.write("runs", ROW, ROW | {"method": "<b>"})
     result = board("build runs -o board")
-    assert "board/index.html" in result.stdout and "Row 1 of runs/table.json is left out" in result.stderr
+    assert result.exit_code == 0 and "board/index.html" in result.stdout
+    assert "Row 1 of runs/table.json is left out" in result.stderr
     assert "makes no network requests" in (tmp_path / "board" / "index.html").read_text()
     assert board("build runs -o board").exit_code == 0
     (tmp_path / "site").mkdir()

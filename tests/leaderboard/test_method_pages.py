@@ -44,8 +44,7 @@ def test_a_page_has_idea_paper_deviations_and_layers(pages, where):
 
 
 def test_the_layers_are_those_of_the_record(pages, small_entry):
-    samples = samples_of([Source(small_entry, read_entry(small_entry))])
-    (points,) = [there["gateskip"] for there in samples.values()]
+    (points,) = [there["gateskip"] for there in samples_of([Source(small_entry, read_entry(small_entry))]).values()]
     nearest = min(points, key=lambda point: abs(point.savings["net"] - 0.15))
     page = (pages / "entry" / "methods" / "gateskip.html").read_text()
     (said,) = re.findall(r'aria-label="Executed share by layer[^:]*: ([^"]*)"', page)
