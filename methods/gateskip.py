@@ -30,13 +30,14 @@ copied from the layer below, and training is that of `bench`.
 `compensate=scale` is ours: it does for gated branches what `static_depth[compensate=scale]` does for layers.
 
 Deviations: in `bench` semantics K,V of skipped tokens are recomputed from the state they carry, and training drops the
-share that the thresholds will drop: exactly floor(q n) of the n prompt tokens of a micro-batch, and the same share of
-its answer tokens, ties broken by position (the paper trains on one sequence a step). Under all three rules, the budget
-stays at its final value from 70 % of the training on (released code: a plateau too); the gate reads the pre-normed
-input and its gradient stops there, as in the released code (`input`, `detach`). Real tokens are those of the attention
-mask (released code: all but the ids of padding and end), and padding runs no branch. Where every token executes
-(`eligible`), a branch has no gate. On Gemma 2, which normalises a branch's output, the gate multiplies the normalised
-output; the released code gates before that norm, which cancels a scalar gate.
+share that the thresholds will drop from each sequence, of its prompt and of its answer (the paper trains on one
+sequence a step): of n tokens the floor(q n + u) with the lowest scores, ties broken by position, where u is uniform in
+[0, 1), so that short answers drop the share q in the mean. Under all three rules, the budget stays at its final value
+from 70 % of the training on (released code: a plateau too); the gate reads the pre-normed input and its gradient stops
+there, as in the released code (`input`, `detach`). Real tokens are those of the attention mask (released code: all but
+the ids of padding and end), and padding runs no branch. Where every token executes (`eligible`), a branch has no gate.
+On Gemma 2, which normalises a branch's output, the gate multiplies the normalised output; the released code gates
+before that norm, which cancels a scalar gate.
 
 Penalty and lambda belong together: the default pair is the released code's, the mean of g^2 with lambda 1; the paper's
 is an L1 penalty with lambda 0.1 (`loss=l1`).
@@ -73,13 +74,16 @@ from adaptive_bench.method import (
     Thresholds,
     UsageError,
     compensated,
+    draw_key,
     drop_lowest,
-    drop_lowest_by_phase,
+    drop_lowest_per_row,
     initialised_linear,
     paper_quantile_keep,
     site_scales,
+    uniform_from,
 )
 
+VERSION = 2  # in 1 training ranked the tokens of a micro-batch together
 PAIRED_WEIGHT = {"l1": 0.1, "l2": 1.0, "kl_layer": 0.1, "kl_element": 1.0}  # paper 0.1, released code 1.0
 Rule = Literal["code", "text", "exact_share"]
 GATE_STD, GATE_BIAS = 0.01, 5.0  # section 3.4: sigmoid(5) = 0.9933, close to the pretrained model
@@ -249,7 +253,7 @@ class GateSkip(Method):
             return view.call.scratch.pop("attention_keep", None)
         call = view.call
         if call.training:
-            keep: Tensor | None = self._training_keep(call, scores)
+            keep: Tensor | None = self._training_keep(view, scores)
         elif self.thresholds is not None:
             keep = self.thresholds.keep(view, scores, self.skip_share)
         else:
@@ -258,18 +262,17 @@ class GateSkip(Method):
             view.call.scratch["attention_keep"] = keep
         return keep
 
-    def _training_keep(self, call: ForwardCall, scores: Tensor) -> Tensor:
-        """Keep mask of one site; the real tokens of all training processes are ranked together."""
-        valid, share, spread = call.valid, self.skip_share, call.spread
-        if self._rule == "exact_share":
-            return drop_lowest_by_phase(scores, valid, call.continuation, share, spread)
-        rule = released_training_keep if self._rule == "code" else paper_quantile_keep
-        if spread is None:
-            return rule(scores, valid, share)
-        own = scores[valid]
-        ranked = spread.rows(own)
-        stays = rule(ranked, torch.ones_like(ranked, dtype=torch.bool), share)
-        return torch.zeros_like(valid).masked_scatter(valid, spread.own(stays, len(own)))
+    def _training_keep(self, view: SiteView, scores: Tensor) -> Tensor:
+        """Keep mask of one site: each sequence ranks its own tokens, those of prompt and answer apart, since each phase
+        has its own thresholds. The paper's rules rank all real tokens of the call together.
+        """
+        call, share = view.call, self.skip_share
+        if self._rule != "exact_share":
+            return (released_training_keep if self._rule == "code" else paper_quantile_keep)(scores, call.valid, share)
+        uniform = uniform_from(call.prompt_counters, draw_key(self.seed, self.step, view.site.number))
+        prompts, answers = call.valid & ~call.continuation, call.valid & call.continuation
+        keep_prompts = drop_lowest_per_row(scores, prompts, share, uniform)
+        return keep_prompts | drop_lowest_per_row(scores, answers, share, uniform)
 
     @property
     def _rule(self) -> Rule:

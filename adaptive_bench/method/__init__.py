@@ -9,6 +9,7 @@ from adaptive_bench.method.decisions import (
     Decision,
     drop_lowest,
     drop_lowest_by_phase,
+    drop_lowest_per_row,
     paper_quantile_keep,
     top_k_per_row,
 )
@@ -77,6 +78,7 @@ __all__ = [
     "draw_key",
     "drop_lowest",
     "drop_lowest_by_phase",
+    "drop_lowest_per_row",
     "every_branch",
     "initialised_linear",
     "known_outputs",

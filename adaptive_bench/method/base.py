@@ -47,8 +47,8 @@ class Method(nn.Module):
         value: Current dial value.
         solves_dial: The dial is not a share of tokens, so `dial_for` needs values that `AdaptiveModel.calibrate` found.
         supports_data_parallel: Whether several processes can train it together. Its losses must average over
-            `call.whole(...)`, and any ranking across rows must be given `call.spread`. Not inherited: each class states
-            it for itself.
+            `call.whole(...)`, and its decisions must not depend on other rows. Not inherited: each class states it for
+            itself.
         losses_over: The tokens that its losses average over: all `real` tokens, or the tokens from which `answers` are
             predicted. Micro-batches of one step are weighted accordingly.
         draws: Decisions outside training are random. Draws for different documents must be independent

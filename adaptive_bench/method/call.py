@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from adaptive_bench.backbone import Backbone, Site
 from adaptive_bench.errors import UsageError
-from adaptive_bench.method.decisions import Decision, Spread
+from adaptive_bench.method.decisions import Decision
 from adaptive_bench.method.session import Session
 
 Phase = Literal["prefill", "decode"]
@@ -62,7 +62,8 @@ class ForwardCall:
         answers: Pairs of flat token indices [N] and their final logits [N, V], from probes.
         probed: The same with fixed shapes: pairs of masks [B, S] of the tokens, and logits [B S, V] of all tokens.
         scratch: Tensors that a method carries from layer to layer within this call.
-        spread: Gathers the shares of a training batch from several processes; `None` if one process has all of it.
+        spread: Gathers rows [N, ...] from the processes that share a training batch, in its order; `None` if one
+            process has all of it.
         only_follows: The host knows that every token follows a prompt which an earlier call read.
         again: In training, runs the call's tokens once more with the given decisions, one per layer, and returns the
             residual stream [B, S, H] after the last layer, without gradient. Used to search for labels of routers.
@@ -87,7 +88,7 @@ class ForwardCall:
     scratch: dict[str, Tensor] = field(default_factory=dict)
     again: Callable[[Sequence[Decision]], Tensor] | None = None
     ahead: Sequence[Decision] | None = None
-    spread: Spread | None = None
+    spread: Callable[[Tensor], Tensor] | None = None
     only_follows: bool = False
 
     @cached_property
@@ -194,7 +195,7 @@ class ForwardCall:
 
         Losses average over these rows, so that they do not depend on the number of processes.
         """
-        return rows if self.spread is None else self.spread.rows(rows)
+        return rows if self.spread is None else self.spread(rows)
 
     def cross_entropy(self, hidden: Tensor) -> Tensor:
         """Mean cross entropy of the labels if the residual stream [B, S, H] ended here."""

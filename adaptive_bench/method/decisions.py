@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -71,7 +70,7 @@ def _quantile(values: Tensor, among: Tensor, q: float) -> Tensor:
     return torch.where(low == high, low, low + (position - lower) * (high - low))
 
 
-def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None = None) -> Tensor:
+def drop_lowest(scores: Tensor, active: Tensor, q: float) -> Tensor:
     """Keep mask that drops exactly floor(q n) of the call's n active tokens: those with the lowest scores, and earlier
     tokens first in ties.
 
@@ -79,18 +78,11 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
         scores: [B, S].
         active: Boolean [B, S]; inactive tokens are neither counted nor kept.
         q: Share to drop in [0, 1].
-        spread: Given if several processes share a training batch: the tokens of all of them are ranked together.
     """
-    if spread is not None:
-        # Only active scores are gathered: processes may pad their rows to different lengths.
-        own = scores.float()[active]
-        order = spread.rows(own).argsort(stable=True)
-        stays = torch.ones_like(order, dtype=torch.bool)
-        # 1e-9 makes up for rounding: 0.29 * 100 is 28.999..., and 29 tokens are to be dropped.
-        stays[order[: math.floor(q * len(order) + 1e-9)]] = False
-        return torch.zeros_like(active).masked_scatter(active, spread.own(stays, len(own)))
     flat_active = active.flatten()
-    drop = (q * flat_active.sum().double() + 1e-9).floor()  # stays on the device, so that the host need not wait
+    # 1e-9 makes up for rounding: 0.29 * 100 is 28.999..., and 29 tokens are to be dropped. The number stays on the
+    # device, so that the host need not wait.
+    drop = (q * flat_active.sum().double() + 1e-9).floor()
     order = scores.float().flatten().masked_fill(~flat_active, math.inf).argsort(stable=True)
     # Inactive tokens have the score inf, so they come after all active ones.
     places = torch.arange(len(order), device=order.device)
@@ -98,9 +90,7 @@ def drop_lowest(scores: Tensor, active: Tensor, q: float, spread: Spread | None 
     return keep.view_as(active) & active
 
 
-def drop_lowest_by_phase(
-    scores: Tensor, active: Tensor, continuation: Tensor, q: float, spread: Spread | None = None
-) -> Tensor:
+def drop_lowest_by_phase(scores: Tensor, active: Tensor, continuation: Tensor, q: float) -> Tensor:
     """`drop_lowest` for prompt tokens and continuation tokens separately, since each phase has its own thresholds.
 
     Args:
@@ -108,10 +98,24 @@ def drop_lowest_by_phase(
         active: Boolean [B, S].
         continuation: Boolean [B, S], tokens after the prompt.
         q: Share to drop in [0, 1].
-        spread: See `drop_lowest`.
     """
-    prompts, answers = active & ~continuation, active & continuation
-    return drop_lowest(scores, prompts, q, spread) | drop_lowest(scores, answers, q, spread)
+    return drop_lowest(scores, active & ~continuation, q) | drop_lowest(scores, active & continuation, q)
+
+
+def drop_lowest_per_row(scores: Tensor, active: Tensor, q: float, uniform: Tensor) -> Tensor:
+    """Keep mask that drops floor(q n + u) of each row's n active tokens: those with the lowest scores, and earlier
+    tokens first in ties.
+
+    With u uniform in [0, 1) a row drops the share q in the mean, however short it is, and no row depends on another.
+
+    Args:
+        scores: [B, S].
+        active: Boolean [B, S]; inactive tokens are neither counted nor kept.
+        q: Share to drop in [0, 1].
+        uniform: [B], each row's u.
+    """
+    drop = (q * active.sum(dim=1).double() + uniform).floor()
+    return active & (_rank((-scores.float()).masked_fill(~active, -math.inf)) >= drop[:, None])
 
 
 def top_k_per_row(scores: Tensor, active: Tensor, capacity: float) -> Tensor:
@@ -135,16 +139,6 @@ def _rank(scores: Tensor) -> Tensor:
     places = torch.arange(order.shape[1], device=order.device).expand_as(order)
     # The inverse of the permutation `order`.
     return torch.empty_like(order).scatter_(1, order, places)
-
-
-class Spread(Protocol):
-    """Gathers rows from the processes that share a training batch."""
-
-    def rows(self, own: Tensor) -> Tensor:
-        """The rows [N, ...] of all processes in the order of the batch; gradients reach this process's own rows."""
-
-    def own(self, whole: Tensor, count: int) -> Tensor:
-        """The `count` rows of this process, out of the gathered rows."""
 
 
 def check_decision(decision: object, hidden: Tensor, method: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from adaptive_bench.engine.layer_loop import run_layers, run_prescribed
 from adaptive_bench.engine.ledger import Ledger, Report
 from adaptive_bench.errors import UsageError
 from adaptive_bench.method import Decision, Method, Phase, Session
-from adaptive_bench.method.decisions import Spread
 from adaptive_bench.model import arguments
 from adaptive_bench.spec import MethodSpec
 
@@ -49,7 +48,7 @@ class ForwardModel(nn.Module):
         self._meter = DecisionMeter(method)  # hooks stay for the model's lifetime
         if method.freezes_backbone:
             backbone_model.requires_grad_(False)
-        self.spread: Spread | None = None
+        self.spread: Callable[[Tensor], Tensor] | None = None
         self.between: Between | None = None
         self._executor: Executor | None = None
 

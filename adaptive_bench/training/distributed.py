@@ -1,7 +1,7 @@
 """Trains one model in several processes: DistributedDataParallel, or fully sharded with torch's `fully_shard`.
 
-Every process has its rows of each micro-batch. Values that are averaged or compared over a batch are first gathered
-from all processes (`Spread.rows`). So every process has the loss of the whole batch and, after gradients are averaged,
+Every process has its rows of each micro-batch. Values that are averaged over a batch are first gathered
+from all processes (`gathered`). So every process has the loss of the whole batch and, after gradients are averaged,
 the gradient of the whole batch: the same as in one process, up to rounding.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -26,34 +27,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Rows:
-    """Gathers rows from all processes; see `method.decisions.Spread`."""
-
-    def __init__(self, processes: Processes) -> None:
-        self._processes = processes
-        self._counts: list[int] = []
-
-    def rows(self, own: Tensor) -> Tensor:
-        """The rows [sum N, ...] of all processes."""
-        counts = own.new_tensor([len(own)], dtype=torch.long)
-        # Processes may have different numbers of rows (tokens that a method ranks), and none knows the others'.
-        found = [torch.empty_like(counts) for _ in range(self._processes.count)]
-        distributed.all_gather(found, counts)
-        self._counts = [int(count) for count in found]
-        # `all_gather` wants equal shapes.
-        padded = own.new_zeros((max(self._counts), *own.shape[1:]))
-        padded[: len(own)] = own.detach()
-        parts = [torch.empty_like(padded) for _ in self._counts]
-        distributed.all_gather(parts, padded)
-        parts = [part[:count] for part, count in zip(parts, self._counts, strict=True)]
-        # Only this part has a gradient: the other rows get theirs in their own processes, which compute the same loss.
-        parts[self._processes.rank] = own
-        return torch.cat(parts)
-
-    def own(self, whole: Tensor, count: int) -> Tensor:
-        """This process's rows [N, ...] out of the result of the last `rows`."""
-        start = sum(self._counts[: self._processes.rank])
-        return whole[start : start + count]
+def gathered(processes: Processes, own: Tensor) -> Tensor:
+    """The rows [sum N, ...] of all processes in the batch's order; gradients reach this process's own rows [N, ...]."""
+    count = own.new_tensor([len(own)], dtype=torch.long)
+    # Processes may have different numbers of rows (tokens that a loss averages over), and none knows the others'.
+    found = [torch.empty_like(count) for _ in range(processes.count)]
+    distributed.all_gather(found, count)
+    counts = [int(count) for count in found]
+    # `all_gather` wants equal shapes.
+    padded = own.new_zeros((max(counts), *own.shape[1:]))
+    padded[: len(own)] = own.detach()
+    parts = [torch.empty_like(padded) for _ in counts]
+    distributed.all_gather(parts, padded)
+    parts = [part[:count] for part, count in zip(parts, counts, strict=True)]
+    # Only this part has a gradient: the other rows get theirs in their own processes, which compute the same loss.
+    parts[processes.rank] = own
+    return torch.cat(parts)
 
 
 class DistributedTraining:
@@ -70,11 +59,11 @@ class DistributedTraining:
         # Of the class itself, not inherited: a subclass may have other losses, and has to claim it anew.
         if not method.__dict__.get("supports_data_parallel", False):
             raise UsageError(
-                f"A method trained in several processes must compute losses and rankings over the whole batch, which "
+                f"A method trained in several processes must compute its losses over the whole batch, which "
                 f"{model.spec} does not claim (`supports_data_parallel` of {method.__name__}): they might cover only "
                 f"the rows of each process. Train it in one process, without torchrun."
             )
-        model.spread = Rows(processes)
+        model.spread = partial(gathered, processes)
         if fully_sharded:
             for layer in range(model.backbone.num_layers):
                 # Branch by branch, so that only one is whole at a time; the call on the model shards what is left.

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adaptive_bench.method import drop_lowest, paper_quantile_keep, top_k_per_row
+from adaptive_bench.method import drop_lowest, drop_lowest_per_row, paper_quantile_keep, top_k_per_row
 from adaptive_bench.method.decisions import _quantile
 
 FOUR = torch.tensor([[3.0, 1.0, 4.0, 2.0]])
@@ -86,9 +86,10 @@ def test_top_k_by_hand():
     scores=st.lists(st.sampled_from([-1.5, 0.0, 0.2, 0.68, 0.681, 3.0]), min_size=12, max_size=12),
     active=st.lists(st.booleans(), min_size=12, max_size=12),
     share=st.floats(0, 1),
+    uniform=st.floats(0, 1, exclude_max=True),
 )
-def test_counts_are_exact_whatever_the_ties(scores, active, share):
-    """G5, G6, T-MoD1: both rank rules keep an exact count, only active tokens, never a lower score over a higher."""
+def test_counts_are_exact_whatever_the_ties(scores, active, share, uniform):
+    """G5, G6, T-MoD1: all rank rules keep an exact count, only active tokens, never a lower score over a higher."""
     scores, active = torch.tensor(scores).view(2, 6), torch.tensor(active).view(2, 6)
     dropped = drop_lowest(scores, active, share)
     assert not (dropped & ~active).any()
@@ -97,9 +98,12 @@ def test_counts_are_exact_whatever_the_ties(scores, active, share):
         assert scores[dropped].min() >= scores[active & ~dropped].max()
 
     kept = top_k_per_row(scores, active, max(share, 0.01))
+    rest = drop_lowest_per_row(scores, active, share, torch.full((2,), uniform))
     assert not (kept & ~active).any()
     for row in range(2):
         length = int(active[row].sum())
+        alone = (scores[row : row + 1], active[row : row + 1], math.floor(share * length + uniform) / max(length, 1))
+        assert torch.equal(rest[row : row + 1], drop_lowest(*alone))
         assert int(kept[row].sum()) == (max(1, math.floor(max(share, 0.01) * length + 1e-9)) if length else 0)
 
 

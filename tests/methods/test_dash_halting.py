@@ -43,21 +43,17 @@ def test_who_goes_on(make_model, text, watch, spec, executor):
 
 
 @torch.no_grad()
-def test_a_token_that_attention_leaves_alone_is_halted_first(make_model, text):
+def test_a_token_that_attention_leaves_alone_is_halted_first(make_model, text, watch):
     """T-DH3."""
     model, (ids, follows) = make_model("dash_halting@paper"), text
     attention, quiet = model.backbone_model.model.layers[START].self_attn, 4
     handle = attention.register_forward_hook(
         lambda _, inputs, output: (output[0].index_fill(1, torch.tensor(quiet), 0), output[1])
     )
-    kept = []
-    model.method.listeners.append(lambda view, decision: kept.append(decision.keep))
-    try:
-        model.executor, model.dial = "masked", 0.1
+    model.executor, model.dial = "masked", 0.1
+    with handle, watch(model) as watched:
         model(ids, continuation_mask=follows)
-    finally:
-        handle.remove()
-    halted = ~kept[-1]
+    halted = ~list(watched.keep.values())[-1][0]
     assert bool(halted[:, quiet].all()) and int(halted.sum()) == len(ids)
 
 

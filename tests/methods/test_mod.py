@@ -24,14 +24,12 @@ def test_exactly_k_tokens_per_sequence(capacity, kept, shared_model, random_text
 
 
 @torch.no_grad()
-def test_an_untrained_router_tells_tokens_apart(shared_backbone, random_text):
+def test_an_untrained_router_tells_tokens_apart(shared_backbone, random_text, watch):
     """Its order is none of position: below capacity 1 top-k and thresholds take a random choice of the tokens."""
     ids = random_text(64, 20)
     text = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "continuation_mask": torch.zeros_like(ids)}
     for spec in ("mod", "mod[capacity_start=0.5]"):
         model = AdaptiveModel.build(shared_backbone("llama"), spec).eval()
-        kept = []
-        model.method.listeners.append(lambda view, decision, kept=kept: kept.append(decision.keep))
         if spec == "mod":
             (point,) = model.calibrate([text], [0.25])["dials"]
             assert point["status"] == "ok"  # equal scores would leave a threshold nothing to cut
@@ -39,9 +37,9 @@ def test_an_untrained_router_tells_tokens_apart(shared_backbone, random_text):
         else:
             model.train()
             model.begin_step(1, 10)
-        kept.clear()
-        model(ids)
-        by_position = kept[1].float().mean(dim=0)
+        with watch(model) as watched:
+            model(ids)
+        by_position = list(watched.keep.values())[1][0].float().mean(dim=0)
         assert by_position.mean() == pytest.approx(0.5, abs=0.01)
         assert by_position[:10].mean() == pytest.approx(0.5, abs=0.15)
 

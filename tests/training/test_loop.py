@@ -74,10 +74,11 @@ def test_training_learns_and_leaves_a_complete_record(model, examples, tokenizer
     assert not model.training
 
 
-def test_micro_batches_change_nothing_but_rounding(model_of, examples, tokenizer, recipe, tmp_path):
+@pytest.mark.parametrize("spec", ["dense", "gateskip", "mod"])
+def test_micro_batches_change_nothing_but_rounding(spec, model_of, examples, tokenizer, recipe, tmp_path):
     weights, losses = [], []
     for accumulation in (1, 2, 4):
-        model = model_of()
+        model = model_of(spec)
         split = recipe.model_copy(update={"accumulation": accumulation})
         train(model, examples, tokenizer, split, seed=1, folder=tmp_path / str(accumulation))
         weights.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
