@@ -56,8 +56,9 @@ def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     # The widest columns are narrowed together, one character at a time.
     while widest > _NARROWEST and not _fits(columns, widest, width):
         widest -= 1
-    body = [[_cell(text, widest) for text in row] for row in zip(*columns.values(), strict=True)]
-    return plain_table(body, [_cell(key, widest - _HEADER) for key in columns])
+    widths = _widths(columns, widest)
+    body = [list(map(_cell, row, widths)) for row in zip(*columns.values(), strict=True)]
+    return plain_table(body, [_cell(key, room - _HEADER) for key, room in zip(columns, widths, strict=True)])
 
 
 def listed(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
