@@ -53,7 +53,8 @@ def headline(standing: Standing) -> str:
         return f"{at}, nothing is kept: no row scores above a guess, or the model before training."
     # The first of the ranked lines has nobody above it, so its interval begins at 1: it is taken off.
     tied = sum(line.rank is not None and line.rank[0] == 1 for line in ranked) - 1
-    keeps = f"{best.label} {'keeps most' if len(ranked) > 1 else 'alone meets this saving'} ({_points(best)} of 100)"
+    tie = f", level with {tied} other{'s' if tied > 1 else ''}" if tied else ""
+    keeps = f"{best.label} {'keeps most' if ranked[1:] else 'alone meets this saving'} ({_points(best)} of 100){tie}"
     # The best row does not choose tokens: a claim about methods is made only if some were ranked.
     if best.chooses in ("never", "by chance"):
         others = [line for line in ranked if line.chooses not in ("never", "by chance")]
@@ -61,12 +62,11 @@ def headline(standing: Standing) -> str:
         beats = "beats it" if not best.is_static else f"{'beats' if settled else 'is shown to beat'} leaving out layers"
         return f"{at}, {keeps}" + (f": nothing that chooses tokens {beats}." if others else ".")
     static = next((line for line in ranked if line.label == standing.static), None)
-    level = f", level with {tied} other{'s' if tied > 1 else ''}" if tied else ""
     if static is None:
-        return f"{at}, {keeps}{level}; leaving out layers {_elsewhere(standing)}."
+        return f"{at}, {keeps}; leaving out layers {_elsewhere(standing)}."
     if best.over_static is not None and best.over_static.apart and best.over_static.difference > 0:
-        return f"{at}, {keeps}{level}, and beats leaving out layers ({_points(static)})."
-    return f"{at}, {keeps}{level}, not certainly more than leaving out layers ({_points(static)})."
+        return f"{at}, {keeps}, and beats leaving out layers ({_points(static)})."
+    return f"{at}, {keeps}, not certainly more than leaving out layers ({_points(static)})."
 
 
 def _elsewhere(standing: Standing) -> str:

@@ -49,9 +49,8 @@ def paragraph(text: str) -> str:
 
 def fitting(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
     """Rows as a table without empty columns that fits the width, as far as wrapping its widest columns allows."""
-    texts = [{key: str(value) for key, value in row.items()} for row in rows]
-    keys = [key for key in dict.fromkeys(key for row in texts for key in row) if any(row.get(key) for row in texts)]
-    columns = {key: [row.get(key, "") for row in texts] for key in keys}
+    every = {key: [str(one.get(key, "")) for one in rows] for row in rows for key in row}
+    columns = {key: texts for key, texts in every.items() if any(texts)}
     widest = max(_widths(columns, sys.maxsize), default=0)
     # The widest columns are narrowed together, one character at a time.
     while widest > _NARROWEST and not _fits(columns, widest, width):

@@ -20,10 +20,7 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
         ([line_of("static_depth", 0.9)], "static_depth alone meets this saving (90 of 100)."),
         ([BEST], "mod alone meets this saving (80 of 100); leaving out layers was not measured here."),
         ([STATIC, CHANCE, BEST], "mod keeps most (80 of 100), and beats leaving out layers (60)."),
-        (
-            [STATIC, BEST, TIED],
-            "mod keeps most (80 of 100), level with 1 other, and beats leaving out layers (60).",
-        ),
+        ([STATIC, BEST, TIED], "mod keeps most (80 of 100), level with 1 other, and beats leaving out layers (60)."),
         (
             [line_of("static_depth", 0.6, rank=(1, 2)), UNCERTAIN],
             "mod keeps most (61 of 100), level with 1 other, not certainly more than leaving out layers (60).",
@@ -31,7 +28,8 @@ TIED = line_of("calm", 0.75, rank=(1, 2), over=difference(0.15, True))
         ([line_of("static_depth", 0.9), line_of("mod", 0.8, over=difference(-0.1, True), rank=(2, 2))],
          "static_depth keeps most (90 of 100): nothing that chooses tokens beats leaving out layers."),
         ([line_of("static_depth", 0.9), line_of("mod", 0.8, over=difference(-0.1, False), rank=(1, 2))],
-         "static_depth keeps most (90 of 100): nothing that chooses tokens is shown to beat leaving out layers."),
+         "static_depth keeps most (90 of 100), level with 1 other: "
+         "nothing that chooses tokens is shown to beat leaving out layers."),
         ([line_of("static_depth", 0.9), CHANCE], "static_depth keeps most (90 of 100)."),
         (
             [line_of("random_skip", 0.9), STATIC, line_of("mod", 0.7, over=difference(0.1, True), rank=(2, 3))],
