@@ -43,7 +43,7 @@ class AdaptiveCallback(TrainerCallback):
         if args.world_size > 1 or args.n_gpu > 1:
             raise UsageError(
                 f"Trainer trains an adaptive model in one process on one device, got {args.world_size} processes and "
-                f"{args.n_gpu} GPUs: methods rank the tokens of a whole batch. Use `adaptive-bench run` under "
+                f"{args.n_gpu} GPUs: losses of methods average over a whole batch. Use `adaptive-bench run` under "
                 f"torchrun, or set CUDA_VISIBLE_DEVICES to one GPU."
             )
         if args.label_smoothing_factor:
